@@ -19,7 +19,7 @@ pub mod connect {
     };
     pub use join::{
         BadJoin, BadToken, BadWorkerSecret, FOLDER, JoinError, JoinString, Token, TokenId,
-        WorkerSecret, join_file,
+        WorkerSecret, is_host_port, join_file,
     };
     pub use options::ConnectionOptions;
     pub use tls::{

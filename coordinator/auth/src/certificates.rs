@@ -18,7 +18,7 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         self, ServerConfig,
-        crypto::{CryptoProvider, ring::sign::any_supported_type},
+        crypto::ring::{self, sign::any_supported_type},
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
         server::{
             ClientHello, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
@@ -230,8 +230,7 @@ impl Pki {
     /// Reads the files.
     pub fn open(files: PkiFiles) -> Result<Self, PkiError> {
         let client_ca = TrustedCa::read(&files.client_ca)?;
-        let provider = CryptoProvider::get_default()
-            .map_or_else(|| Arc::new(rustls::crypto::ring::default_provider()), Clone::clone);
+        let provider = Arc::new(ring::default_provider());
         // Clients without a certificate are refused by the authenticator, with a readable reason.
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::new(client_ca.roots()), provider)

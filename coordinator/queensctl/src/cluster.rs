@@ -249,13 +249,13 @@ async fn list(connection: &Connection, client: &mut Tokens, json: bool) -> anyho
     };
     let rows: Vec<_> = tokens.iter().map(row).collect();
     let columns = [
-        Column::words("TOKEN"),
-        Column::name("NAME"),
-        Column::words("ROLE"),
-        Column::numbers("MACHINES"),
-        Column::words("CREATED"),
-        Column::words("EXPIRES"),
-        Column::words("STATE"),
+        Column::words("Token"),
+        Column::name("Name"),
+        Column::words("Role"),
+        Column::numbers("Machines"),
+        Column::words("Created"),
+        Column::words("Expires"),
+        Column::words("State"),
     ];
     print(&table(&columns, &rows, stdout_width()))
 }

@@ -112,13 +112,13 @@ fn share(group: &Group, forecast: &Forecast) -> f64 {
 
 fn as_text(plan: &Plan, forecast: &Forecast) -> String {
     let columns = [
-        Column::name("MACHINE"),
-        Column::numbers("COUNT"),
-        Column::numbers("CORES"),
-        Column::words("MEMORY"),
-        Column::words("CREWS"),
-        Column::numbers("SPEED"),
-        Column::numbers("SHARE"),
+        Column::name("Machine"),
+        Column::numbers("Count"),
+        Column::numbers("Cores"),
+        Column::words("Memory"),
+        Column::words("Crews"),
+        Column::numbers("Speed"),
+        Column::numbers("Share"),
     ];
     let row = |group: &Group| {
         vec![

@@ -96,7 +96,7 @@ enum Command {
     Retry(RunOptions),
     /// Recheck part or all of a run; a finished run is reopened until the rechecks are done
     Recheck(RecheckOptions),
-    /// Delete a finished run (complete, contradicted or cancelled) with all its results
+    /// Delete a finished run (complete, contradicted, disputed or cancelled) with all its results
     Delete(EndOptions),
     /// Print the accepted results of a run as in the journal, one JSON object per line
     Export(RunOptions),

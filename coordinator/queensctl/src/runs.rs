@@ -7,14 +7,16 @@ use std::{
 
 use anyhow::anyhow;
 use clap::Args;
-use cli::exit::{BadUsage, Exit};
+use cli::{
+    duration::task_cost,
+    exit::{BadUsage, Exit},
+};
 use common::{
     board::Board,
     choice::{MethodChoice, RowsLayout, choose},
     plan::PlanSpec,
     run::{RunId, SubmitKey},
 };
-use coordinator::app::task_cost;
 use proto::v1::{self, GetStatusRequest, ListRequest, RecheckRequest, RunRequest, SubmitRequest};
 use scheduler::ledger::Recheck;
 use tonic::Code;

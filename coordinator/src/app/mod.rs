@@ -17,7 +17,7 @@ use store::{Clock, StoreError, descriptors};
 use tokio::{task::spawn_blocking, time::timeout};
 use view::text::{eprint_line, one_line};
 
-pub use self::options::{Options, task_cost};
+pub use self::options::Options;
 
 use self::{endpoints::Listeners, select_run::check_directory, service::Service, storage::Storage};
 

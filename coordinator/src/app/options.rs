@@ -5,6 +5,7 @@ use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 use axum::http::uri::Authority;
 use clap::Parser;
 use cli::{
+    duration::task_cost,
     environment::{self, FlagDependency},
     exit::BadUsage,
     memory::{Claimed, MemorySize, claim},
@@ -17,6 +18,7 @@ use common::{
     kernel::Kernel,
     plan::{Plan, PlanSpec},
 };
+use proto::connect::is_host_port;
 use scheduler::ledger::Recheck;
 use store::{ArchivePlace, StoreUrl};
 use worker::{
@@ -121,7 +123,13 @@ pub struct Options {
     pub http_host: Vec<String>,
 
     /// Other coordinators of the same --store, for join strings
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', help_heading = NETWORK)]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        value_parser = peer,
+        help_heading = NETWORK
+    )]
     pub peer: Vec<String>,
 
     /// Lease duration after a worker's last call, in milliseconds
@@ -222,7 +230,7 @@ Examples:
       run on them
 
 Exit codes:
-  0 complete, 1 error, 2 invalid usage, 3 the total contradicts a check,
+  0 complete, 1 error, 2 invalid usage, 3 a check failed or tasks are disputed,
   130 interrupted (state saved; run the same command to resume)";
 
 /// Flags that have no effect without another flag.
@@ -246,7 +254,7 @@ impl Options {
         let machine = self.local.then(|| machine(self.memory(), self.threads(), None));
         let chosen = choose(board, self.method, self.layout, machine);
         let choice = chosen.map_err(|bad| match bad {
-            BadChoice::Memory { least, .. } => {
+            BadChoice::Memory { least } => {
                 BadUsage::of(TooLittleMemory::new(board, self.memory(), self.threads(), least))
             }
             BadChoice::LayoutOfFrames => BadUsage::of(bad),
@@ -343,10 +351,9 @@ pub(super) fn advertised(text: &str) -> Result<Authority, String> {
     })
 }
 
-pub fn task_cost(text: &str) -> Result<NonZeroU64, String> {
-    text.parse().map_err(|_| {
-        format!("invalid task cost '{text}': expected a whole number of microseconds, at least 1")
-    })
+fn peer(text: &str) -> Result<String, String> {
+    let bad = || format!("'{text}' is not HOST:PORT, such as node8:7171");
+    is_host_port(text).then(|| text.to_owned()).ok_or_else(bad)
 }
 
 #[cfg(test)]

@@ -84,8 +84,7 @@ pub(super) async fn serve(driver: DriverHandle, budget: RefereeBudget) -> anyhow
         if let Err(Failure::Unfit(why)) = ended? {
             threads.shutdown().await;
             tracing::error!(
-                "the referee stopped: {why}; this machine's memory or CPU may be faulty; disputed \
-                 tasks wait for a worker whose token is trusted"
+                "the referee stopped: {why}; disputed tasks wait for a worker whose token is trusted"
             );
             let _ = driver.set_referee(0, 0).await;
         }
@@ -205,7 +204,9 @@ impl Thread {
         }
         let kernel = self.budget.kernel;
         let tested = self.run(yields, blocks_end, move |_| self_test::run(kernel)).await?;
-        tested.map_err(|wrong| Failure::Unfit(wrong.to_string()))?;
+        tested.map_err(|wrong| {
+            Failure::Unfit(format!("{wrong}; this machine's memory or CPU may be faulty"))
+        })?;
         self.tested = Some(Instant::now());
         Ok(())
     }

@@ -109,8 +109,8 @@ impl RunWaiter {
             };
             let spec = report.status.run.manifest.spec;
             eprint_line(&format!(
-                "run {run} (N = {}): result withdrawn: a recheck contradicts the total printed \
-                 earlier; recomputing the affected tasks",
+                "run {run} (N = {}): result withdrawn: the run was reopened, and a total follows once it is \
+                 complete again (`queensctl events` shows the cause)",
                 spec.board
             ));
         }

@@ -166,23 +166,16 @@ impl Service {
 
 /// Returns the stored runs that have results, except the requested one.
 fn with_results(stored: &[StoredRun], target: Option<RunId>) -> BTreeSet<RunId> {
-    let has_result =
-        |run: &&StoredRun| matches!(run.state, RunState::Complete | RunState::Contradicted);
+    use RunState::{Complete, Contradicted, Disputed};
+    let has_result = |run: &&StoredRun| matches!(run.state, Complete | Contradicted | Disputed);
     let others = stored.iter().filter(has_result).map(|run| run.manifest.run);
     others.filter(|run| Some(*run) != target).collect()
 }
 
 /// Creates the scheduler; it serves the requested run first.
 fn scheduler(options: &Options, target: Option<RunId>, budget: RefereeBudget) -> Scheduler {
-    let defaults = Config::default();
-    let config = Config {
-        lease_ms: options.lease_ms,
-        grace_ms: options.lease_ms,
-        sync_floor_ms: options.sync_ms,
-        dry_sync_ms: defaults.dry_sync_ms.min(options.sync_ms),
-        least_sync_ms: defaults.least_sync_ms.min(options.sync_ms),
-        ..defaults
-    };
+    let config =
+        Config { lease_ms: options.lease_ms, sync_floor_ms: options.sync_ms, ..Config::default() };
     let mut scheduler = Scheduler::new(config, rand::random());
     scheduler.set_referee(budget.threads.0.into(), budget.bytes_per_thread());
     if let Some(target) = target {

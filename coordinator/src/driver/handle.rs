@@ -93,9 +93,11 @@ requests! {
     try_change submit(submission: Submission, by: By) -> Result<RunSummary, RequestError> =
         |driver| driver.submit(submission, &by);
     /// Readmits a worker, by its name or a prefix of its identity; returns both.
-    try_change trust(name: String) -> Result<String, RequestError> = |driver| driver.trust(&name);
+    try_change trust(name: String, by: By) -> Result<String, RequestError> =
+        |driver| driver.trust(&name, &by);
     /// Drains a worker, by its name or a prefix of its identity; returns both.
-    try_change drain(name: String) -> Result<String, RequestError> = |driver| driver.drain(&name);
+    try_change drain(name: String, by: By) -> Result<String, RequestError> =
+        |driver| driver.drain(&name, &by);
     /// Returns all runs in the order in which they are served.
     read runs() -> Result<Vec<RunSummary>, Stopped> = |driver| driver.runs();
     /// Returns a run's plan and the state of each task; `None` if there is no such run.

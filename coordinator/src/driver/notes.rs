@@ -141,9 +141,9 @@ impl Driver {
             Change::Trust(record) => {
                 let kind = match record.trust {
                     Trust::Barred | Trust::TokenBarred => "barred",
-                    Trust::Trusted => "trusted",
                     Trust::SelfTestFailed { .. } => "self_test",
-                    Trust::Suspect | Trust::SelfTestPassed { .. } => return None,
+                    // The operator's command is the event of a readmission.
+                    Trust::Suspect | Trust::Trusted | Trust::SelfTestPassed { .. } => return None,
                 };
                 let text = match record.reason.as_str() {
                     "" => record.name.clone(),
@@ -166,11 +166,11 @@ impl Driver {
     }
 
     fn name_of(&self, worker: WorkerId) -> String {
-        if worker == REFEREE {
-            return "the referee".to_owned();
+        match self.scheduler.worker_name(worker) {
+            _ if worker == REFEREE => "the referee".to_owned(),
+            Some(name) => name.to_owned(),
+            None => format!("worker {worker}"),
         }
-        let known = self.known_workers().find(|(id, _)| *id == worker);
-        known.map_or_else(|| format!("worker {worker}"), |(_, name)| name)
     }
 
     /// Stores the changed logs; errors are only logged.

@@ -77,19 +77,11 @@ impl Outcome {
 
     /// Returns the run's final state.
     pub fn state(&self) -> RunState {
-        if !self.disputed.is_empty() {
-            return RunState::Disputed;
-        }
-        match (&self.counts, self.matches_published) {
-            (Ok(_), Some(true)) => RunState::Complete,
-            (Ok(_), None) => {
-                let failed = |check: &Check| check.outcome == CheckOutcome::Failed;
-                match self.checks.iter().any(failed) {
-                    true => RunState::Contradicted,
-                    false => RunState::Complete,
-                }
-            }
-            (Ok(_), Some(false)) | (Err(_), _) => RunState::Contradicted,
+        let failed = |check: &Check| check.outcome == CheckOutcome::Failed;
+        match self.checks.iter().any(failed) {
+            _ if !self.disputed.is_empty() => RunState::Disputed,
+            true => RunState::Contradicted,
+            false => RunState::Complete,
         }
     }
 }

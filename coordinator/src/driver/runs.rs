@@ -7,8 +7,7 @@ use common::{
     run::{RunId, WorkerId},
 };
 use scheduler::{
-    Command, ControlError, REFEREE, RunStatus, RunSummary, WorkersPart,
-    ledger::{Change, Recheck},
+    Command, ControlError, REFEREE, RunStatus, RunSummary, WorkersPart, ledger::Recheck,
 };
 use store::{JournalCursor, JournalEntry, RunManifest, RunState, StoreError, StoredRun};
 use view::text::{method_name, plural};
@@ -90,17 +89,8 @@ impl Driver {
         recheck: Recheck,
         by: &By,
     ) -> Result<RunSummary, StoreError> {
-        self.store.create(manifest)?;
+        self.store.create(manifest, recheck)?;
         let run = manifest.run;
-        if recheck != Recheck::default()
-            && let Err(error) = self.store.apply(&[Change::Recheck { run, recheck }])
-        {
-            // Without its recheck setting the run must not exist.
-            return Err(match self.store.delete(run) {
-                Ok(()) => error.rolled_back(),
-                Err(_) => error,
-            });
-        }
         self.scheduler.add_run(StoredRun::new(manifest.clone(), recheck), plan);
         self.warn_of_referee_memory(run);
         let spec = manifest.spec;
@@ -156,29 +146,32 @@ impl Driver {
     }
 
     /// Readmits a worker, by its name or a prefix of its identity. Returns both.
-    pub(super) fn trust(&mut self, name: &str) -> Result<String, RequestError> {
-        if name == "referee" {
-            self.scheduler.readmit(REFEREE);
-            return Ok("the coordinator's own referee".to_owned());
-        }
-        let recorded = self.store.trust()?;
-        let recorded = recorded.into_iter().map(|record| (record.worker, record.name));
-        let (id, known) = named(name, recorded.chain(self.known_workers()))?;
+    pub(super) fn trust(&mut self, name: &str, by: &By) -> Result<String, RequestError> {
+        let (id, shown) = if name == "referee" {
+            (REFEREE, "the coordinator's own referee".to_owned())
+        } else {
+            let recorded = self.store.trust()?;
+            let recorded = recorded.into_iter().map(|record| (record.worker, record.name));
+            let (id, known) = named(name, recorded.chain(self.known_workers()))?;
+            (id, format!("{known} ({id})"))
+        };
         self.scheduler.readmit(id);
-        Ok(format!("{known} ({id})"))
+        self.note(None, ("trusted", &format!("{shown} was readmitted")), by);
+        Ok(shown)
     }
 
     /// Drains a worker, by its name or a prefix of its identity. Returns both.
-    pub(super) fn drain(&mut self, name: &str) -> Result<String, RequestError> {
+    pub(super) fn drain(&mut self, name: &str, by: &By) -> Result<String, RequestError> {
         let (id, known) = named(name, self.known_workers())?;
         let shown = format!("{known} ({id})");
         if id == LOCAL_WORKER {
             return Err(RequestError::LocalWorker);
         }
-        match self.scheduler.drain(id) {
-            true => Ok(shown),
-            false => Err(RequestError::NotConnected(shown)),
+        if !self.scheduler.drain(id) {
+            return Err(RequestError::NotConnected(shown));
         }
+        self.note(None, ("drained", &format!("{shown} is being drained")), by);
+        Ok(shown)
     }
 
     /// Returns identities and names of the workers that have called.

@@ -120,12 +120,14 @@ impl Runs for RunsService {
     }
 
     async fn trust(&self, request: Request<v1::TrustRequest>) -> Answer<v1::TrustResponse> {
-        let worker = self.driver.trust(request.into_inner().worker).await?;
+        let by = by(&request);
+        let worker = self.driver.trust(request.into_inner().worker, by).await?;
         Ok(Response::new(v1::TrustResponse { worker }))
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Answer<v1::DrainResponse> {
-        let worker = self.driver.drain(request.into_inner().worker).await?;
+        let by = by(&request);
+        let worker = self.driver.drain(request.into_inner().worker, by).await?;
         Ok(Response::new(v1::DrainResponse { worker }))
     }
 

@@ -6,7 +6,7 @@ use std::{fmt::Display, str::FromStr, time::Duration};
 use auth::{NewToken, Principal, Role};
 use axum::{
     Json,
-    extract::{Path, Query, State, rejection::JsonRejection},
+    extract::{Path, State, rejection::JsonRejection},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -26,7 +26,7 @@ use view::{RunSelector, reference_value, run_json, status_json, worker_json, wor
 
 use super::{
     ANSWER_TIMEOUT, App,
-    guard::Refusal,
+    guard::{Query, Refusal},
     map::{Window, map_json},
 };
 use crate::{
@@ -134,13 +134,13 @@ pub(super) async fn recheck(
 }
 
 /// Drains a worker, by its name or a prefix of its identity.
-pub(super) async fn drain(State(app): State<App>, Path(worker): Path<String>) -> Answer {
-    Ok(Json(json!({ "worker": app.driver.drain(worker).await? })))
+pub(super) async fn drain(app: State<App>, worker: Path<String>, by: Caller) -> Answer {
+    Ok(Json(json!({ "worker": app.driver.drain(worker.0, by.name().cloned()).await? })))
 }
 
 /// Readmits a worker that returned wrong counts.
-pub(super) async fn trust(State(app): State<App>, Path(worker): Path<String>) -> Answer {
-    Ok(Json(json!({ "worker": app.driver.trust(worker).await? })))
+pub(super) async fn trust(app: State<App>, worker: Path<String>, by: Caller) -> Answer {
+    Ok(Json(json!({ "worker": app.driver.trust(worker.0, by.name().cloned()).await? })))
 }
 
 pub(super) async fn delete(State(app): State<App>, Path(name): Path<String>, by: Caller) -> Answer {

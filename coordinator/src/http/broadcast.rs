@@ -9,6 +9,7 @@ use std::{
 
 use axum::body::Bytes;
 use common::run::RunId;
+use proto::v1;
 use serde_json::{Value, json};
 use store::{Clock, Note, RunState};
 use tokio::{
@@ -63,8 +64,8 @@ struct CachedRun {
     ended: bool,
     /// `None` until the stored history is read.
     history: Option<History>,
-    /// Time at which the history was last stored.
-    stored: Option<Instant>,
+    /// Time of the first point of the history that is not stored.
+    unstored_since: Option<Instant>,
     shares: Cached<Shares>,
     /// Lock that is held while the journal is read.
     reading: Arc<Mutex<()>>,
@@ -124,15 +125,22 @@ impl Broadcast {
                     self.lock().remove(&run);
                     continue;
                 };
-                let stored = self.cached(run, |run| run.stored).flatten();
-                if stored.is_none_or(|stored| stored.elapsed() >= HISTORY_INTERVAL) {
+                let is_due = |run: &CachedRun| {
+                    let since = run.unstored_since;
+                    since.is_some_and(|since| run.ended || since.elapsed() >= HISTORY_INTERVAL)
+                };
+                if self.cached(run, is_due).unwrap_or_default() {
                     self.store_history(run).await;
                 }
-                let map = self.whole_map(run).await?.unwrap_or_default();
-                let board = if is_watched { self.next_board(run).await? } else { None };
-                let frame = frame(&view, &map, board.as_deref());
-                self.update(run, |cached| drop(cached.frames.send_replace(frame)));
+                if is_watched {
+                    let map = self.whole_map(run).await?.unwrap_or_default();
+                    let board = self.next_board(run).await?;
+                    let frame = frame(&view, &map, board.as_deref());
+                    self.update(run, |cached| drop(cached.frames.send_replace(frame)));
+                }
             }
+            self.lock()
+                .retain(|_, run| !run.ended || run.is_watched() || run.unstored_since.is_some());
         }
     }
 
@@ -163,26 +171,23 @@ impl Broadcast {
         let is_read = self.cached(run, |run| run.history.is_some()).unwrap_or_default();
         let stored = if is_read { None } else { self.stored_history(run).await };
         let mut runs = self.lock();
-        if runs.len() >= MAX_RUNS && !runs.contains_key(&run) {
-            let unused = runs.iter().find(|(_, run)| run.ended && !run.is_watched());
-            let unused = unused.map(|(run, _)| *run);
-            unused.and_then(|run| runs.remove(&run));
-        }
         let is_full = runs.len() >= MAX_RUNS;
         let cached = match runs.get_mut(&run) {
             Some(cached) => cached,
             None if is_full => &mut CachedRun::default(),
             None => runs.entry(run).or_default(),
         };
-        cached.ended = status.result.is_some();
+        let state = status.run.as_ref().map(v1::Run::state);
+        cached.ended = status.result.is_some() || state == Some(v1::RunState::Cancelled);
         let disputed = status.rechecks.clone().unwrap_or_default().disputed_tasks;
         let problem_tasks = (status.tasks_parked, disputed);
         if cached.problem_tasks != problem_tasks {
             (cached.problem_tasks, cached.problems_since) = (problem_tasks, Some(Instant::now()));
         }
         let history = cached.history.get_or_insert_with(|| stored.unwrap_or_default());
-        if status.result.is_none() {
+        if !cached.ended {
             history.record(&status, now);
+            cached.unstored_since.get_or_insert_with(Instant::now);
         }
         let mut view = RunView::new(&status, history, now);
         let none = Shares::default();
@@ -311,7 +316,7 @@ impl Broadcast {
     /// Stores the history of a run. A failure affects only the charts.
     async fn store_history(&self, run: RunId) {
         let text = self.history(run).encode();
-        self.update(run, |cached| cached.stored = Some(Instant::now()));
+        self.update(run, |cached| cached.unstored_since = None);
         if let Err(error) = self.driver.keep_note(run, Note::History, text).await {
             tracing::warn!("run {run}: cannot store its history: {error}");
         }
@@ -319,7 +324,8 @@ impl Broadcast {
 
     /// Stores every history and ends every stream.
     pub(super) async fn close(&self) {
-        let runs: Vec<_> = self.lock().keys().copied().collect();
+        let unstored = |(run, cached): (&RunId, &CachedRun)| cached.unstored_since.map(|_| *run);
+        let runs: Vec<_> = self.lock().iter().filter_map(unstored).collect();
         for run in runs {
             self.store_history(run).await;
         }

@@ -6,14 +6,18 @@ use auth::{AuthError, Call, CallerCredential, Peer, Principal, TrackedBody, http
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::Authority},
+    extract::{self, FromRequestParts, MatchedPath, Request, State},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts,
+        uri::Authority,
+    },
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
 use common::text::Shown;
 use http_body::Frame;
 use maud::html;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::timeout;
 use tonic::{Code, Status};
@@ -41,6 +45,20 @@ impl Refusal {
 
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    }
+}
+
+/// The query of an API call; an invalid one is refused in JSON.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        match extract::Query::from_request_parts(parts, state).await {
+            Ok(extract::Query(query)) => Ok(Self(query)),
+            Err(bad) => Err(Refusal::new(bad.status(), bad.body_text())),
+        }
     }
 }
 

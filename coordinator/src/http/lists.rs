@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Query, Request, State},
+    extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
 use common::{board::Board, run::RunId};
@@ -18,7 +18,7 @@ use view::{
 
 use super::{
     App, api,
-    guard::Refusal,
+    guard::{Query, Refusal},
     layout::{self, Command, buttons},
     sessions::Reader,
 };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use axum::{
-    extract::{Query, Request, State},
+    extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
 use common::run::{RunId, WorkerId};
@@ -20,7 +20,7 @@ use view::{
 
 use super::{
     App,
-    guard::Refusal,
+    guard::{Query, Refusal},
     layout::{self, Command, buttons},
     sessions::Reader,
 };

@@ -129,10 +129,9 @@ fn register_runs(registry: &mut Registry, reported: &[(Labels, Arc<v1::Status>)]
     let left = by_run(|status| status.eta_seconds);
     registry.register_with_unit("run_remaining", help, Unit::Seconds, family(left));
     let disputed = reported.iter().map(|(labels, status)| {
-        let disputed = status.rechecks.as_ref().map_or(0, |seen| seen.disputed_tasks.len());
-        (labels.clone(), disputed as u64)
+        (labels.clone(), status.referee.as_ref().map_or(0, |referee| referee.disputed))
     });
-    numbers(registry, "run_disputed_tasks", "Disputed tasks, 100 at most", disputed);
+    numbers(registry, "run_disputed_tasks", "Disputed tasks", disputed);
     let rechecks = by_label("outcome", |status| {
         let v1::Rechecks { agreed, conflicts, .. } = status.rechecks.clone().unwrap_or_default();
         vec![("agreed", agreed), ("conflict", conflicts)]

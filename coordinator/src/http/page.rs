@@ -10,8 +10,8 @@ use common::{method::Method, run::RunId};
 use maud::{Markup, html};
 use proto::v1;
 use view::{
-    RunView, run_of,
-    text::{check_name, check_outcome, thousands},
+    RunView, grouped, run_of,
+    text::{check_name, check_outcome},
 };
 
 use super::{
@@ -90,11 +90,12 @@ pub(super) async fn updates(
 }
 
 /// Letters and names of the task states in the legend of the map.
-const STATES: [(&str, &str); 7] = [
+const STATES: [(&str, &str); 8] = [
     ("w", "pending"),
     ("l", "leased"),
     ("d", "partially done"),
     ("D", "done"),
+    ("c", "partially confirmed"),
     ("C", "confirmed"),
     ("p", "parked"),
     ("x", "disputed"),
@@ -280,7 +281,6 @@ fn charts() -> Markup {
 }
 
 fn total(result: &v1::Result) -> Markup {
-    let grouped = |text: &str| text.parse().map_or_else(|_| text.to_owned(), thousands);
     html! {
         section.result aria-labelledby="result-h" {
             @if result.disputed_tasks.is_empty() {

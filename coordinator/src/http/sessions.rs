@@ -70,9 +70,7 @@ impl Secrets {
             let oldest = oldest.map(|(hash, _)| *hash);
             oldest.and_then(|hash| tokens.remove(&hash));
         }
-        let mut random = [0; 32];
-        rand::TryRng::try_fill_bytes(&mut rand::rngs::SysRng, &mut random).ok()?;
-        let secret = URL_SAFE_NO_PAD.encode(random);
+        let secret = URL_SAFE_NO_PAD.encode(auth::random::<32>().ok()?);
         tokens.insert(hash(&secret), (now + self.lifetime, token));
         Some(secret)
     }

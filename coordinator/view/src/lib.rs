@@ -18,7 +18,7 @@ pub use self::{
         worker_json, worker_rows, worker_totals_json, workers_table,
     },
     run_view::{Alert, FINISHING, Figure, RunView, SHOWN_WORKERS, reference_value},
-    status::{check_line, outcome_json, result_lines, status_json, status_text},
+    status::{check_line, grouped, outcome_json, result_lines, status_json, status_text},
 };
 
 /// The validated parts of a [`v1::Run`].

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     History, WorkerRow, run_of, state,
-    status::{self, checks},
+    status::{self, RESOLVE, checks},
     worker_rows,
 };
 use crate::text::{
@@ -146,7 +146,7 @@ impl RunView {
         match (&status.result, run.state()) {
             (Some(result), v1::RunState::Disputed) => {
                 let tasks = disputed_number(&result.disputed_tasks);
-                let help = format!("{tasks} disputed; add another worker machine to resolve this");
+                let help = format!("{tasks} disputed; {RESOLVE}");
                 self.set_both("eta", "blocked", format!("blocked: {help}"));
                 self.set("eta-at", help);
             }
@@ -281,7 +281,12 @@ impl RunView {
             }
             (None, 0) => ("pending", "not verified yet: no task has been rechecked".to_owned()),
             (None, confirmed) => {
-                ("ok", format!("{} rechecked, no conflicts", plural(confirmed, "task")))
+                let conflicts = status.rechecks.as_ref().map_or(0, |rechecks| rechecks.conflicts);
+                let settled = match conflicts {
+                    0 => "no conflicts".to_owned(),
+                    some => format!("{}, all settled", plural(some, "conflict")),
+                };
+                ("ok", format!("{} confirmed, {settled}", plural(confirmed, "task")))
             }
         };
         self.verification = verification;
@@ -551,7 +556,8 @@ mod tests {
             Some(v1::Result { disputed_tasks: vec![3, 5], seconds: 5.0, ..v1::Result::default() });
         assert_eq!(
             eta(&disputed),
-            "blocked: 2 tasks disputed; add another worker machine to resolve this"
+            "blocked: 2 tasks disputed; start a worker with a trusted token, or restart the coordinator with \
+             --referee 1"
         );
     }
 

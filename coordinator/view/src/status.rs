@@ -226,12 +226,16 @@ pub(crate) fn classes(result: &v1::Result) -> Option<String> {
     })
 }
 
+/// What an operator can do about disputed tasks.
+pub(crate) const RESOLVE: &str =
+    "start a worker with a trusted token, or restart the coordinator with --referee 1";
+
 fn counted(n: u32, result: &v1::Result) -> String {
     let solutions = grouped(&result.solutions);
     if !result.disputed_tasks.is_empty() {
         return format!(
             "N = {n}: DISPUTED (no total): {} with conflicting counts; the remaining tasks sum to \
-             {solutions}; add another worker machine to resolve this",
+             {solutions}; {RESOLVE}",
             disputed_number(&result.disputed_tasks)
         );
     }
@@ -261,7 +265,8 @@ fn verified(result: &v1::Result) -> String {
     }
 }
 
-fn grouped(decimal: &str) -> String {
+/// Groups the digits of a number in a message.
+pub fn grouped(decimal: &str) -> String {
     decimal.parse().map_or_else(|_| decimal.to_owned(), thousands)
 }
 

@@ -45,6 +45,8 @@ pub enum BadJoin {
     Damaged,
     #[error("'{0}' in the join string is not HOST:PORT; create it again with another --advertise")]
     Address(String),
+    #[error("a join string has at most {MAX_ADDRESSES} addresses; give fewer with --peer")]
+    TooMany,
 }
 
 /// A join string, or its file, that cannot be used.
@@ -67,8 +69,10 @@ pub enum JoinError {
 impl JoinString {
     /// Creates a join string for addresses `HOST:PORT`; clients try them in order.
     pub fn new(addresses: Vec<String>, ca: CaHash, token: Token) -> Result<Self, BadJoin> {
-        if addresses.is_empty() || addresses.len() > MAX_ADDRESSES {
-            return Err(BadJoin::Damaged);
+        match addresses.len() {
+            0 => return Err(BadJoin::Damaged),
+            1..=MAX_ADDRESSES => {}
+            _ => return Err(BadJoin::TooMany),
         }
         if let Some(bad) = addresses.iter().find(|address| !is_host_port(address)) {
             return Err(BadJoin::Address(bad.clone()));
@@ -156,7 +160,7 @@ impl FromStr for JoinString {
 }
 
 /// Returns whether a text is a valid `HOST:PORT`: IPv6 addresses need brackets.
-fn is_host_port(text: &str) -> bool {
+pub fn is_host_port(text: &str) -> bool {
     let Ok(authority) = text.parse::<tonic::codegen::http::uri::Authority>() else {
         return false;
     };

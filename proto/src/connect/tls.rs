@@ -155,18 +155,19 @@ impl Identity {
         let private = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
             .map_err(|_| not_a_key(" (an encrypted key has to be decrypted first)"))?;
         check_date(certificate, &chain[0])?;
-        let provider = CryptoProvider::get_default()
-            .map_or_else(|| Arc::new(ring::default_provider()), Clone::clone);
-        let certified = CertifiedKey::from_der(chain, private, &provider).map_err(|error| {
-            use rustls::{Error, InconsistentKeys};
-            match error {
-                Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => BadTlsFile::Mismatch {
-                    certificate: certificate.to_owned(),
-                    key: key.to_owned(),
-                },
-                _ => not_a_key(" of a supported kind (ECDSA P-256 or P-384, Ed25519, RSA)"),
-            }
-        })?;
+        let certified =
+            CertifiedKey::from_der(chain, private, &ring::default_provider()).map_err(|error| {
+                use rustls::{Error, InconsistentKeys};
+                match error {
+                    Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                        BadTlsFile::Mismatch {
+                            certificate: certificate.to_owned(),
+                            key: key.to_owned(),
+                        }
+                    }
+                    _ => not_a_key(" of a supported kind (ECDSA P-256 or P-384, Ed25519, RSA)"),
+                }
+            })?;
         Ok(Self { chain_pem, key_pem, certified: Arc::new(certified) })
     }
 

@@ -831,10 +831,10 @@ pub struct Estimate {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Rechecks {
-    /// Rechecks that gave the same count.
+    /// Rechecks since the coordinator's start that gave the same count.
     #[prost(uint64, tag = "1")]
     pub agreed: u64,
-    /// Rechecks that gave a different count.
+    /// Conflicts: those since the coordinator's start, and earlier ones that are still open.
     #[prost(uint64, tag = "2")]
     pub conflicts: u64,
     /// The first 100 tasks that are currently disputed.

@@ -246,6 +246,7 @@ fn a_finished_run_is_described_in_the_same_way() {
     assert_eq!(status.json()["workers"][0]["threads"], 1);
     let answer = fixture.post("/api/v1/runs/last/recheck", &[], Some(r#"{"recheck":"much"}"#));
     refused(&answer, 400, "recheck");
+    refused(&fixture.get("/api/v1/status?ran=last"), 400, "ran");
     let answer = fixture.post("/api/v1/runs/last/recheck", &[], Some(r#"{"recheck":"all"}"#));
     assert_eq!(answer.code, 200, "{answer:#?}");
     let metrics = fixture.get("/metrics").body;

@@ -55,16 +55,13 @@ enum Table {
     /// M. Hiroi: from permutations to bitmasks, with seconds
     Hiroi,
     /// I. Suzuki: placement flags, recursive and not; the records of N = 5
-    #[value(alias = "placement-flags")]
     Suzuki,
     /// K. Haginoya: published counts, records, and the speed table for N = 18 to 22 next to public
     /// programs
-    #[value(alias = "speeds")]
     Haginoya,
     /// Eight queens in C++ with next_permutation: all 92 boards
     NextPermutation,
     /// Scala's list comprehension: counts for N = 4 to 13
-    #[value(alias = "scala")]
     ListComprehension,
 }
 

@@ -342,7 +342,7 @@ impl Panes {
     }
 }
 
-/// Returns the number of tasks in each state, and the disputed ones.
+/// Returns the number of tasks in each state, and the first disputed ones.
 fn task_rows(status: &v1::Status) -> Vec<Vec<String>> {
     let disputed = status.rechecks.clone().unwrap_or_default().disputed_tasks;
     let names = disputed.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
@@ -356,7 +356,7 @@ fn task_rows(status: &v1::Status) -> Vec<Vec<String>> {
         ("done", status.tasks_done, String::new()),
         ("confirmed", status.tasks_confirmed, "of those that are done".to_owned()),
         ("parked", status.tasks_parked, "retried later".to_owned()),
-        ("disputed", disputed.len() as u64, names),
+        ("disputed", status.referee.as_ref().map_or(0, |referee| referee.disputed), names),
     ];
     let rows = states.into_iter().map(|(state, tasks, details)| {
         vec![state.to_owned(), thousands(tasks.into()), share(tasks), details]
