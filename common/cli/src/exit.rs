@@ -15,7 +15,7 @@ pub enum Exit {
     Error = 1,
     /// Invalid command line.
     Usage = 2,
-    /// The total contradicts a check.
+    /// A check of the total failed, or tasks are disputed.
     Contradicted = 3,
     /// Stopped by a signal, with everything saved.
     Interrupted = 130,

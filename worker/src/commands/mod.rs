@@ -37,8 +37,12 @@ pub(crate) fn list_kernels() -> ExitCode {
 }
 
 pub(crate) async fn stop_workers(arguments: options::Stop) -> ExitCode {
-    // The environment may name this machine's worker.
-    let spool = arguments.spool.filter(|_| !is_typed("name"));
+    // The environment may name this machine's worker and its spool.
+    let by_name = is_typed("name");
+    if by_name && is_typed("spool") {
+        return fail(Exit::Usage, "give --spool or --name, not both");
+    }
+    let spool = arguments.spool.filter(|_| !by_name);
     match stop(spool, arguments.name.as_deref()).await {
         Ok(stopped) => finish(stopped.iter().try_for_each(|spool| {
             print(&format!("stopped: the worker with spool {}", spool.display()))
