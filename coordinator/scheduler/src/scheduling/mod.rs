@@ -239,7 +239,7 @@ impl Scheduler {
             }
         };
         for run in self.workers.get(worker).runs() {
-            self.runs[run].hear();
+            self.runs[run].confirm_time();
         }
         let silent_ms = self.clock.ticks() - self.workers.get(worker).seen;
         let silent = silent_ms > 2 * self.regular_sync_ms();
@@ -285,10 +285,10 @@ impl Scheduler {
     pub fn advance(&mut self, now: Millis) {
         let before = self.clock.ticks();
         let ticks = self.clock.read(now);
-        self.runs.iter_mut().for_each(|run| run.pass(ticks - before));
+        self.runs.iter_mut().for_each(|run| run.advance_time(ticks - before));
         while let Some(lost) = self.workers.pop_lost(ticks) {
             self.lose(lost);
-            self.runs.iter_mut().for_each(|run| run.pass(0));
+            self.runs.iter_mut().for_each(|run| run.advance_time(0));
         }
         self.workers.forget_gone(ticks);
         self.try_parked(ticks);

@@ -37,7 +37,7 @@ use crate::ledger::{
 };
 
 /// Maximum shown time since the last call; workers usually call again earlier.
-const MAX_SHOWN_UNHEARD_MS: u64 = 30_000;
+const MAX_SHOWN_UNCONFIRMED_MS: u64 = 30_000;
 
 /// Done tasks that wait for a recheck, by the author of the first count.
 /// The value is when the wait began; tasks whose recheck is in progress are not in the queue.
@@ -89,7 +89,7 @@ pub(super) struct Run {
     pub(super) counted_ms: u64,
     /// Time during which a worker held a task, since the last call of a holder.
     /// It is added to `counted_ms` once a holder calls: a lost one may have stopped immediately.
-    unheard_ms: u64,
+    unconfirmed_ms: u64,
 
     /// Start of the wait for another token, and how long counting had taken by then.
     counted_since: Option<(Ticks, u64)>,
@@ -149,7 +149,7 @@ impl Run {
             is_sampled: vec![false; usize::try_from(tasks.len()).expect("at most MAX_TASKS")],
             tasks,
             counted_ms: elapsed_ms,
-            unheard_ms: 0,
+            unconfirmed_ms: 0,
             counted_since: None,
             done_since: None,
         }
@@ -211,14 +211,14 @@ impl Run {
         0..TaskIx::try_from(self.tasks.len()).expect("at most MAX_TASKS")
     }
 
-    /// Advances the run's time while its leases do not change.
-    pub(super) fn pass(&mut self, ms: Ticks) {
-        self.unheard_ms = if self.leases.is_empty() { 0 } else { self.unheard_ms + ms };
+    /// Advances the run's time; without a lease the time that no holder has confirmed is dropped.
+    pub(super) fn advance_time(&mut self, ms: Ticks) {
+        self.unconfirmed_ms = if self.leases.is_empty() { 0 } else { self.unconfirmed_ms + ms };
     }
 
-    /// Notes that a holder of one of the run's tasks has called.
-    pub(super) fn hear(&mut self) {
-        self.counted_ms += std::mem::take(&mut self.unheard_ms);
+    /// Counts the time up to now: a holder of one of the run's tasks has called.
+    pub(super) fn confirm_time(&mut self) {
+        self.counted_ms += std::mem::take(&mut self.unconfirmed_ms);
     }
 
     /// Returns the run's minimum memory, in bytes, if the worker has less.
@@ -241,7 +241,7 @@ impl Run {
 
     /// Returns the time of counting for display, including a short time without calls.
     pub(super) fn shown_ms(&self) -> u64 {
-        self.counted_ms + self.unheard_ms.min(MAX_SHOWN_UNHEARD_MS)
+        self.counted_ms + self.unconfirmed_ms.min(MAX_SHOWN_UNCONFIRMED_MS)
     }
 
     pub(super) fn cost(&self, task: TaskIx) -> u64 {
