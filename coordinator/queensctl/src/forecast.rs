@@ -104,10 +104,7 @@ fn as_json(plan: &Plan, forecast: &Forecast) -> Value {
 
 /// Returns a group's share of the work, 0 to 1.
 fn share(group: &Group, forecast: &Forecast) -> f64 {
-    match forecast.pace.expected > 0.0 {
-        true => group.pace().expected / forecast.pace.expected,
-        false => 0.0,
-    }
+    if forecast.pace.expected > 0.0 { group.pace().expected / forecast.pace.expected } else { 0.0 }
 }
 
 fn as_text(plan: &Plan, forecast: &Forecast) -> String {

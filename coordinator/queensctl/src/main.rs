@@ -176,10 +176,7 @@ async fn run(options: Options) -> Exit {
     };
     result.unwrap_or_else(|error| {
         eprint_line(&format!("error: {}", one_line(&error)));
-        match error.is::<BadUsage>() {
-            true => Exit::Usage,
-            false => Exit::Error,
-        }
+        if error.is::<BadUsage>() { Exit::Usage } else { Exit::Error }
     })
 }
 

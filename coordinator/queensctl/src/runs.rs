@@ -162,10 +162,7 @@ async fn submit_once(connection: &Connection, request: SubmitRequest) -> anyhow:
 }
 
 fn show_run(run: &v1::Run, json: bool) -> anyhow::Result<()> {
-    match json {
-        true => print_json(view::run_json(run)),
-        false => print(&view::run_text(run)),
-    }
+    if json { print_json(view::run_json(run)) } else { print(&view::run_text(run)) }
 }
 
 pub(super) async fn control(

@@ -147,10 +147,7 @@ impl Thread {
             self.driver.recount_abandoned(recount, false).await?;
             return Ok(None);
         };
-        let kernel = match recount.again {
-            true => another(self.budget.kernel),
-            false => self.budget.kernel,
-        };
+        let kernel = if recount.again { another(self.budget.kernel) } else { self.budget.kernel };
         let failure = match self.count(plan, &recount, kernel).await {
             Ok((count, duration)) => {
                 let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -279,10 +276,7 @@ impl Drop for Stop {
 
 impl ProgressSink for Stop {
     fn advance(&self, _cost_done: u64) -> ControlFlow<()> {
-        match self.0.load(Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        if self.0.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -260,10 +260,7 @@ impl Driver {
         let next = self.store.journal(run, from, &mut |sequence, entry, line| {
             lines.push((sequence, entry.clone(), line.to_owned()));
             full = lines.len() == PAGE_LINES;
-            match full {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         Ok(Some(JournalPage { lines, next: full.then_some(next) }))
     }

@@ -48,10 +48,7 @@ pub(super) async fn health() -> Json<Value> {
 pub(super) async fn ready(State(app): State<App>) -> Response {
     let answered = timeout(ANSWER_TIMEOUT / 10, app.driver.runs()).await;
     let ready = matches!(answered, Ok(Ok(_)));
-    let code = match ready {
-        true => StatusCode::OK,
-        false => StatusCode::SERVICE_UNAVAILABLE,
-    };
+    let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(json!({ "ready": ready }))).into_response()
 }
 

@@ -164,10 +164,7 @@ pub(super) async fn authorize(
             if let Some(peer) = request.extensions().get::<Peer>() {
                 peer.activity.record_refusal();
             }
-            match for_people {
-                true => access_denied(&refusal),
-                false => refusal.into_response(),
-            }
+            if for_people { access_denied(&refusal) } else { refusal.into_response() }
         }
     };
     app.requests.count(&method, &route, answered.status());

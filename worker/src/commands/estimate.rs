@@ -41,10 +41,7 @@ pub(crate) async fn run(arguments: &Estimate) -> ExitCode {
         Err(error @ MeasureFailure::Stopped) => return fail(Exit::Interrupted, error),
         Err(error) => return fail(Exit::Error, error),
     };
-    finish(match arguments.board.json {
-        true => print_json(&report),
-        false => print(&report.to_string()),
-    })
+    finish(if arguments.board.json { print_json(&report) } else { print(&report.to_string()) })
 }
 
 /// Returns the plan of the run, and one whose tasks are small enough to measure.

@@ -285,10 +285,7 @@ fn show_frame(
     ] {
         print(&format!("{name:<23} {:>16}", number(value, lists.sampled)))?;
     }
-    match board.n() <= MAX_LISTED {
-        true => list_solutions(board, (a, c)),
-        false => Ok(()),
-    }
+    if board.n() <= MAX_LISTED { list_solutions(board, (a, c)) } else { Ok(()) }
 }
 
 /// Prints a frame's solutions, their classes and conditions for representatives.

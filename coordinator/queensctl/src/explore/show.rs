@@ -136,10 +136,7 @@ impl Sheet<'_> {
     }
 
     fn end(&self) -> anyhow::Result<()> {
-        match self.boards.is_empty() {
-            true => Ok(()),
-            false => self.drawings.draw(&self.boards),
-        }
+        if self.boards.is_empty() { Ok(()) } else { self.drawings.draw(&self.boards) }
     }
 }
 

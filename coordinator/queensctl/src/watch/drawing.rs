@@ -61,10 +61,7 @@ pub(super) fn draw(frame: &mut Frame, state: &WatchState, view: &RunView) {
 }
 
 fn paint(state: &WatchState, color: Color) -> Style {
-    match state.colors {
-        true => Style::new().fg(color),
-        false => Style::new(),
-    }
+    if state.colors { Style::new().fg(color) } else { Style::new() }
 }
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);

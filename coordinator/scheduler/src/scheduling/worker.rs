@@ -179,10 +179,7 @@ impl Worker {
 
     /// Returns the worker's number of threads; 0 while it is paused.
     pub(super) fn threads_at_work(&self) -> u64 {
-        match self.paused.is_empty() {
-            true => u64::from(self.info.threads),
-            false => 0,
-        }
+        if self.paused.is_empty() { u64::from(self.info.threads) } else { 0 }
     }
 
     /// Returns the cost per second of all threads, once a task has finished.

@@ -162,10 +162,7 @@ impl Archive {
             self.put(&name, bytes)?;
         }
         let replaced = growing(&name_of(run, dir), sealed.len());
-        match self.lengths.contains_key(&replaced) {
-            true => self.remove(&replaced),
-            false => Ok(()),
-        }
+        if self.lengths.contains_key(&replaced) { self.remove(&replaced) } else { Ok(()) }
     }
 }
 

@@ -207,10 +207,7 @@ fn decode_all(bytes: &[u8]) -> Option<Vec<Leaf>> {
         let end = next.checked_add(take_number(input)?)?;
         let count = take_number(input)?;
         let (first, more) = take_origin(input, &counters)?;
-        let second = match more {
-            true => Some(take_origin(input, &counters)?.0),
-            false => None,
-        };
+        let second = if more { Some(take_origin(input, &counters)?.0) } else { None };
         leaves.push(Leaf { units: next..end, count, first, second });
         next = end;
     }

@@ -276,10 +276,7 @@ fn read_roots(store: &mut RootCertStore, file: &str) -> Result<(), Box<dyn std::
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         store.add(certificate?)?;
     }
-    match store.is_empty() {
-        true => Err("it holds no certificate".into()),
-        false => Ok(()),
-    }
+    if store.is_empty() { Err("it holds no certificate".into()) } else { Ok(()) }
 }
 
 impl Link {
