@@ -226,7 +226,7 @@ pub(crate) fn classes(result: &v1::Result) -> Option<String> {
     })
 }
 
-/// What an operator can do about disputed tasks.
+/// Advice for a run whose disputed tasks no referee counts.
 pub(crate) const RESOLVE: &str =
     "start a worker with a trusted token, or restart the coordinator with --referee 1";
 

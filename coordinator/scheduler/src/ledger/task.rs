@@ -173,7 +173,7 @@ impl<C: AnyCount> TaskState<C> {
     }
 }
 
-/// Stored state of a task; by default untouched. Untouched tasks have no row.
+/// Stored state of a task. An untouched task has no row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskRow {
     /// The highest epoch ever leased or reported.
