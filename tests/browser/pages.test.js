@@ -317,7 +317,7 @@ test('the first screen of a desktop shows figures, board and map, and copied num
     const map = await page.locator('#map').boundingBox();
     assert.ok(map.height <= 800 / 3, `${map.height} of 800 high`);
     assert.deepEqual(await page.locator('.legend li').allTextContents(),
-      ['pending', 'leased', 'partially done', 'done', 'confirmed', 'parked', 'disputed']);
+      ['pending', 'leased', 'partially done', 'done', 'partially confirmed', 'confirmed', 'parked', 'disputed']);
     await page.getByRole('button', { name: /^Pause run/ }).click();
     await waitForText(page, '#state', /^paused$/);
     const digits = await page.locator('[data-figure=solutions]').getAttribute('title');

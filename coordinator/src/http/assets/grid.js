@@ -1,7 +1,7 @@
 // The task map: grouped by frame (a sheet of A and C for each number of queens) or by prefix, or in
 // task order. A click zooms into a cell, down to one task.
 'use strict';
-const states = { w: 'pending', l: 'leased', d: 'partially done', D: 'done', c: 'done, some of it confirmed', C: 'confirmed', p: 'parked', x: 'disputed' };
+const states = { w: 'pending', l: 'leased', d: 'partially done', D: 'done', c: 'partially confirmed', C: 'confirmed', p: 'parked', x: 'disputed' };
 // Height in pixels: at most a third of a small screen.
 let mapHeight = 260;
 const map = { inOrder: false, data: null, part: null, chosen: -1, squares: [], names: [], height: 0 };
