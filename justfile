@@ -11,8 +11,8 @@ main:
 test:
     cargo test --workspace
 
-# Simulation: more than a million faults over 2,500 seeds in the shipped configuration, with a tally by kind;
-# lying workers over as many seeds; the bound on wrong counts over 1,000.
+# Simulation: more than a million faults over 2,500 seeds in the default configuration, with a tally by kind, and
+# a tenth as many seeds of each attack.
 simulate seeds="2500":
     QUEENS_SIM_SEEDS={{seeds}} cargo test -p tests --test simulation -- --nocapture --test-threads 1
 

@@ -168,7 +168,7 @@ pub(super) struct CreateOptions {
     #[arg(long)]
     trusted: bool,
 
-    /// Maximum number of machines that may use a worker token [default: unlimited]
+    /// Maximum number of workers that may use a worker token at once [default: unlimited]
     #[arg(long, value_name = "N")]
     machines: Option<NonZeroU32>,
 

@@ -357,8 +357,8 @@ pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
     let mut text = format!("{}\n{SPEED_LEGEND}", table(&columns, &rows, width));
     for worker in workers.iter().filter(|worker| worker.failed_threads > 0) {
         text += &format!(
-            "\n{}: {} failed the self-test and stopped; results since the last passed self-test will be \
-             recomputed. Check the machine's memory and CPU.",
+            "\n{}: {} failed the self-test and stopped; its counts since the last passed self-test are \
+             rechecked. Check the machine's memory and CPU.",
             worker.name,
             plural(worker.failed_threads, "thread")
         );

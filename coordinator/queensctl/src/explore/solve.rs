@@ -37,7 +37,7 @@ pub(crate) struct SolveOptions {
     #[arg(long)]
     seed: Option<u64>,
 
-    /// Search method
+    /// Search method of Sosič and Gu
     #[arg(long, default_value = "linear")]
     method: Search,
 
@@ -49,7 +49,7 @@ pub(crate) struct SolveOptions {
     #[arg(long)]
     summary: bool,
 
-    /// Print a table of the sweeps that figures 1 and 2 need, for boards up to N
+    /// Print a table of the sweeps that figure-1 and figure-2 need, for boards up to N
     #[arg(long, conflicts_with_all = ["method", "style", "summary", "svg", "png"])]
     iterations: bool,
 
@@ -62,10 +62,10 @@ pub(crate) struct SolveOptions {
 enum Search {
     /// Linear time, with a counter for each diagonal
     Linear,
-    /// Sweeps of exchanges over random permutations, one each
+    /// One sweep of exchanges per random permutation (the paper's figure 1)
     #[value(name = "figure-1")]
     FigureOne,
-    /// The same, repeated as long as anything is exchanged
+    /// Sweeps over each permutation until none exchanges anything (figure 2)
     #[value(name = "figure-2")]
     FigureTwo,
 }
