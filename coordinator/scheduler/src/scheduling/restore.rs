@@ -62,8 +62,9 @@ impl Scheduler {
                 });
                 let in_run = &mut self.runs[run];
                 in_run.restore(task, TaskState::Done { first: count, second, confirmed });
-                let is_due =
-                    is_suspect || (in_run.is_selected(task) && confirmed == Confirmation::None);
+                let is_due = is_suspect
+                    || row.replaced
+                    || (in_run.is_selected(task) && confirmed == Confirmation::None);
                 if in_run.is_live() && !confirmed.elsewhere() && is_due {
                     in_run.add_recheck(task, 0);
                 }
