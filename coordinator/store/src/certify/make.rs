@@ -13,7 +13,7 @@ use crate::certify::{
     certificate::{Certificate, Check, FORMAT, Levels, Recounts, Share},
     leaves::{self, Leaf, Origin},
 };
-use crate::{Checks, VerifyError};
+use crate::{Checks, RunState, VerifyError};
 
 /// A certificate with its counts.
 #[derive(Clone, Debug)]
@@ -30,18 +30,19 @@ pub enum CertifyError {
     #[error(transparent)]
     Verify(#[from] VerifyError),
     #[error(
-        "cannot certify run {run}: it has counts of only {done} of {total} tasks; finish it first"
+        "cannot certify run {run}: it is {}, with {done} of {total} tasks done, and not complete",
+        .state.name()
     )]
-    Partial { run: RunId, done: u64, total: u64 },
+    Partial { run: RunId, state: RunState, done: u64, total: u64 },
 }
 
 /// Certifies a complete run of a data directory after verifying every line.
 pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     let mut shares = Shares::new();
     let (report, fold) = crate::verify_run(dir, run, &mut |entry| add(&mut shares, entry))?;
-    let partial =
-        || CertifyError::Partial { run, done: report.tasks_done, total: report.evidence.tasks };
-    let Checks { counts, .. } = report.checks.ok_or_else(partial)?;
+    let (state, done, total) = (report.state, report.tasks_done, report.evidence.tasks);
+    let checks = report.checks.filter(|_| state == RunState::Complete);
+    let Checks { counts, .. } = checks.ok_or(CertifyError::Partial { run, state, done, total })?;
     let manifest = &report.manifest;
     let plan = Plan::new(manifest.spec).expect("the run was verified");
     let leaves: Vec<_> = fold.rows().filter_map(|(task, row)| leaf(&plan, task, row)).collect();

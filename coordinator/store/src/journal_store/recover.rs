@@ -6,7 +6,7 @@ use common::{plan::Plan, run::RunId};
 use scheduler::ledger::fold::{self, Fold};
 
 use crate::{
-    Recheck, RunManifest, RunState, StoreError, StoredRun, SymmetricCounts,
+    Note, Recheck, RunManifest, RunState, StoreError, StoredRun, SymmetricCounts,
     directory::files::{self, DataFiles, RunFiles},
     journal::{
         End, Next, Source,
@@ -59,11 +59,12 @@ pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<Foun
     let files = data_files.run(run);
     let path = files.manifest();
     let Some(manifest) = files::read_decoded(&path, manifest::decode)? else {
-        // The manifest is written last: without it the run was never created.
-        if files.length()? == 0 {
+        // Without the manifest the run was never created. Its events come later.
+        let events = data_files.dir.join(Text::Note(Some(run), Note::Events).path());
+        if files.length()? == 0 && !events.exists() {
             return Ok(None);
         }
-        let what = format!("it is missing, but {} has records", files.name().display());
+        let what = format!("it is missing, but {} has records or events", files.name().display());
         return Err(StoreError::damaged(&path, None, what));
     };
     if manifest.run != run {

@@ -84,9 +84,13 @@ fn a_run_without_a_manifest_was_never_created() {
     disk.store().create(&manifest(7), Recheck::Auto).unwrap();
     disk.store().apply(&[EntryKind::Accepted.change(record(7, 0, 1, 1))]).unwrap();
     disk.close();
-    fs::remove_file(dir.join("manifest.json")).unwrap();
-    let error = DiskStore::open(disk.dir()).unwrap_err();
-    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    // Records, or events alone, prove that the run was created.
+    for (lost, left) in [("manifest.json", "journal.jsonl"), ("journal.jsonl", "events.jsonl")] {
+        fs::remove_file(dir.join(lost)).unwrap();
+        File::options().create(true).append(true).open(dir.join(left)).unwrap();
+        let error = DiskStore::open(disk.dir()).unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    }
 }
 
 /// Copies a directory that this program wrote in an earlier format.
