@@ -283,15 +283,6 @@ impl From<TaskRef> for v1::TaskRef {
     }
 }
 
-/// Parses decimal digits of at most 128 bits.
-pub fn decimal(field: &str, text: &str) -> Result<u128, BadMessage> {
-    let is_decimal = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    is_decimal
-        .then(|| text.parse().ok())
-        .flatten()
-        .ok_or_else(|| BadMessage::new(field, format!("invalid decimal count '{text}'")))
-}
-
 enumeration!(
     Verdict,
     "1 accepted, 2 duplicate, 3 conflict or 4 refused",

@@ -1,6 +1,6 @@
 //! Counting threads, their crews, and names of workers.
 
-use std::{fmt, fs, num::NonZeroU16, str::FromStr, thread};
+use std::{fmt, num::NonZeroU16, str::FromStr, thread};
 
 use common::{
     board::Board,
@@ -107,10 +107,7 @@ pub fn default_name(host: &str) -> String {
 
 /// Returns the host name; empty if unknown.
 pub fn host_name() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname")
-        .ok()
-        .or_else(|| std::env::var("HOSTNAME").ok())
-        .unwrap_or_default()
+    sysinfo::System::host_name().unwrap_or_default()
 }
 
 #[cfg(test)]

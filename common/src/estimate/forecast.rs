@@ -20,6 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     plan::{Plan, TaskId},
     sample::t_quantile,
@@ -38,7 +40,7 @@ const SLED_BYTES: f64 = 360.0;
 const FILES_BYTES: f64 = 1_000_000.0;
 
 /// A value with its interval at confidence [`crate::sample::CONFIDENCE`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     pub low: f64,
     pub expected: f64,

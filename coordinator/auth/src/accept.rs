@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    convert::Infallible,
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
@@ -17,7 +18,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::{Instant, Sleep, sleep, timeout},
 };
-use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
 use crate::{AuthError, Authenticator, ConnectionActivity, Limits, Principal, certificates};
@@ -35,55 +36,53 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// It exceeds the number of open connections, so a removal costs little per handshake.
 const CLEANUP_INTERVAL: usize = 20_000;
 
-/// Connections ready to be served.
-pub struct Incoming {
-    ready: mpsc::Receiver<io::Result<AcceptedConnection>>,
-}
-
-impl Incoming {
-    /// Accepts up to `max` connections at a time, and completes their TLS handshakes.
-    pub fn new(listener: TcpListener, max: usize, auth: Authenticator, limits: Limits) -> Self {
-        let (send, ready) = mpsc::channel(64);
-        let mut acceptor = Acceptor::new(listener, max);
-        tokio::spawn(async move {
-            let (max, by_address) = (limits.handshakes_per_address, HashMap::new());
-            let mut handshakes = Handshakes { max, by_address, begun: 0 };
-            loop {
-                let (stream, address, permit) = tokio::select! {
-                    accepted = acceptor.accept() => accepted,
-                    () = send.closed() => return,
-                };
-                let send = send.clone();
-                if let Authenticator::Open = auth {
-                    let peer = Peer::plain(address, false);
-                    let accepted = AcceptedConnection::new(peer, Box::new(stream), permit, limits);
-                    // This fails only after the server's end.
-                    let _ = send.send(Ok(accepted)).await;
-                    continue;
-                }
-                let auth = auth.clone();
-                let evicted = handshakes.begin(address.ip());
-                tokio::spawn(async move {
-                    let opened = tokio::select! {
-                        opened = timeout(limits.handshake, open(stream, address, &auth)) => opened,
-                        _ = evicted => {
-                            tracing::debug!("{address}: too many concurrent handshakes");
-                            return;
-                        }
-                    };
-                    match opened {
-                        Ok(Ok((peer, io))) => {
-                            let accepted = AcceptedConnection::new(peer, io, permit, limits);
-                            let _ = send.send(Ok(accepted)).await;
-                        }
-                        Ok(Err(error)) => tracing::debug!("{address}: TLS failed: {error}"),
-                        Err(_) => tracing::debug!("{address}: TLS handshake timed out"),
-                    }
-                });
+/// Accepts up to `max` connections at a time; returns them once their TLS handshakes are complete.
+pub fn accept(
+    listener: TcpListener,
+    max: usize,
+    auth: Authenticator,
+    limits: Limits,
+) -> ReceiverStream<Result<AcceptedConnection, Infallible>> {
+    let (send, ready) = mpsc::channel(64);
+    let mut acceptor = Acceptor::new(listener, max);
+    tokio::spawn(async move {
+        let (max, by_address) = (limits.handshakes_per_address, HashMap::new());
+        let mut handshakes = Handshakes { max, by_address, begun: 0 };
+        loop {
+            let (stream, address, permit) = tokio::select! {
+                accepted = acceptor.accept() => accepted,
+                () = send.closed() => return,
+            };
+            let send = send.clone();
+            if let Authenticator::Open = auth {
+                let peer = Peer::plain(address, false);
+                let accepted = AcceptedConnection::new(peer, Box::new(stream), permit, limits);
+                // This fails only after the server's end.
+                let _ = send.send(Ok(accepted)).await;
+                continue;
             }
-        });
-        Self { ready }
-    }
+            let auth = auth.clone();
+            let evicted = handshakes.begin(address.ip());
+            tokio::spawn(async move {
+                let opened = tokio::select! {
+                    opened = timeout(limits.handshake, open(stream, address, &auth)) => opened,
+                    _ = evicted => {
+                        tracing::debug!("{address}: too many concurrent handshakes");
+                        return;
+                    }
+                };
+                match opened {
+                    Ok(Ok((peer, io))) => {
+                        let accepted = AcceptedConnection::new(peer, io, permit, limits);
+                        let _ = send.send(Ok(accepted)).await;
+                    }
+                    Ok(Err(error)) => tracing::debug!("{address}: TLS failed: {error}"),
+                    Err(_) => tracing::debug!("{address}: TLS handshake timed out"),
+                }
+            });
+        }
+    });
+    ReceiverStream::new(ready)
 }
 
 async fn open(
@@ -102,14 +101,6 @@ async fn open(
     let certificate = chain.and_then(<[_]>::first).map(certificates::holder);
     let peer = Peer { tls: true, certificate, ..Peer::plain(address, true) };
     Ok((peer, Box::new(stream)))
-}
-
-impl Stream for Incoming {
-    type Item = io::Result<AcceptedConnection>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.ready.poll_recv(context)
-    }
 }
 
 /// A listener that closes connections beyond a maximum.

@@ -18,7 +18,7 @@ mod tests;
 mod token_auth;
 mod tokens;
 
-pub use accept::{AcceptedConnection, Incoming, Peer};
+pub use accept::{AcceptedConnection, Peer, accept};
 pub use access::{Access, BadRole, CALLS, HTTP_ROUTES, Role, access, http_access};
 pub use authenticator::{
     AuthLayer, AuthService, Authenticator, CallerCredential, Principal, TrackedBody, parse_token,

@@ -39,7 +39,7 @@ pub(super) async fn serve_with(limits: Limits) -> Fixture {
     let tokens = TokenAuth::open(secrets, vec![address.to_string()], Clock::start()).unwrap();
     let tokens = Arc::new(tokens);
     let authenticator = Authenticator::Tokens(tokens.clone());
-    let incoming = Incoming::new(listener, limits.connections, authenticator.clone(), limits);
+    let incoming = accept(listener, limits.connections, authenticator.clone(), limits);
     let (_, health) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)

@@ -67,10 +67,6 @@ fn recheck_fraction() -> f64 {
     f64::from(RECHECKS_MILLIONTHS) / 1e6
 }
 
-fn range(range: Range) -> Value {
-    json!({ "low": range.low, "expected": range.expected, "high": range.high })
-}
-
 fn as_json(plan: &Plan, forecast: &Forecast) -> Value {
     let spec = plan.spec();
     let group = |group: &Group| {
@@ -85,7 +81,7 @@ fn as_json(plan: &Plan, forecast: &Forecast) -> Value {
             "reason": crews.err().map(ToString::to_string),
             "crews": crews.ok().map(|crews| crews.number()),
             "in_chunks": group.is_chunked(),
-            "speed": range(group.speed),
+            "speed": group.speed,
             "measured": group.is_measured(),
             "share": share(group, forecast),
         })
@@ -95,8 +91,8 @@ fn as_json(plan: &Plan, forecast: &Forecast) -> Value {
         "method": spec.layout.method().name(),
         "tasks": plan.tasks(),
         "recheck_fraction": recheck_fraction(),
-        "seconds": forecast.seconds.map(range),
-        "energy_kwh": forecast.energy_kwh.map(range),
+        "seconds": forecast.seconds,
+        "energy_kwh": forecast.energy_kwh,
         "disk_bytes": disk_bytes(plan.tasks(), recheck_fraction()),
         "machines": forecast.groups.iter().map(group).collect::<Vec<_>>(),
     })
@@ -205,14 +201,7 @@ fn one() -> NonZeroU32 {
 #[derive(Deserialize)]
 struct Estimate {
     n: u8,
-    speed: Speed,
-}
-
-#[derive(Deserialize)]
-struct Speed {
-    low: f64,
-    expected: f64,
-    high: f64,
+    speed: Range,
 }
 
 /// The forecast of a run on a fleet.
@@ -368,10 +357,10 @@ fn measured(plan: &Plan, file: &Path) -> anyhow::Result<Range> {
     let Estimate { n, speed } = serde_json::from_str(&text)
         .map_err(|why| anyhow!("invalid estimate {path}: {why}; {advice}"))?;
     ensure!(n == board.n(), "{path} is an estimate of N = {n}, not of {board}; {advice}");
-    let Speed { low, expected, high } = speed;
+    let Range { low, expected, high } = speed;
     let is_range = 0.0 < low && low <= expected && expected <= high && high.is_finite();
     ensure!(is_range, "invalid range of speeds in {path}; {advice}");
-    Ok(Range { low, expected, high })
+    Ok(speed)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ mod runs;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use auth::{
-    AuthLayer, Authenticator, Incoming, Limits, NewToken, Principal, Role, TokenAuth,
-    TokenAuthError, TokenEntry,
+    AuthLayer, Authenticator, Limits, NewToken, Principal, Role, TokenAuth, TokenAuthError,
+    TokenEntry,
 };
 use common::{limits::MESSAGE_BYTES, sync::SyncRequest};
 use proto::{
@@ -79,7 +79,7 @@ impl Server {
         let routes = self.routes().await?;
         let limits = Limits::default();
         let most = descriptors::left_for_connections().min(limits.connections);
-        let incoming = Incoming::new(listener, most, self.authenticator.clone(), limits);
+        let incoming = auth::accept(listener, most, self.authenticator.clone(), limits);
         let auth = AuthLayer::new(self.authenticator.clone(), limits);
         let closed = async {
             shutdown.await;

@@ -18,7 +18,7 @@ mod sessions;
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use auth::{AcceptedConnection, Authenticator, Incoming, Limits, Peer, UsageTable};
+use auth::{AcceptedConnection, Authenticator, Limits, Peer, UsageTable};
 use axum::{
     Router,
     body::Body,
@@ -27,7 +27,7 @@ use axum::{
     middleware,
     routing::{MethodRouter, get, post},
 };
-use hyper::{body::Incoming as IncomingBody, service::service_fn};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
@@ -146,7 +146,7 @@ impl Http {
         let most = MAX_CONNECTIONS.min(descriptors::left_for_connections());
         let Self(app) = self;
         let authenticator = app.authenticator.clone();
-        let mut incoming = Incoming::new(listener, most, authenticator, Limits::default());
+        let mut incoming = auth::accept(listener, most, authenticator, Limits::default());
         let router = router(&app);
         let under_way = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
@@ -155,8 +155,6 @@ impl Http {
             tokio::select! {
                 accepted = incoming.next() => match accepted {
                     Some(Ok(connection)) => serve_connection(connection, router.clone(), &under_way),
-                    // The connection failed; others are not affected.
-                    Some(Err(_)) => {}
                     None => break,
                 },
                 () = &mut shutdown => break,
@@ -172,7 +170,7 @@ impl Http {
 fn serve_connection(connection: AcceptedConnection, router: Router, under_way: &GracefulShutdown) {
     let peer: Peer = connection.connect_info();
     let (address, tls) = (peer.address, peer.tls);
-    let service = service_fn(move |request: hyper::Request<IncomingBody>| {
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (mut router, peer) = (router.clone(), peer.clone());
         async move {
             let mut request: Request = request.map(Body::new);

@@ -78,36 +78,23 @@ struct Report {
     memory_whole_bytes: u64,
     tasks: u64,
     /// Core time without rechecks.
-    core_seconds: Interval,
+    core_seconds: Range,
     /// Fraction of the tasks that is rechecked.
     recheck_fraction: f64,
     cores: u32,
     /// Time on the given cores, with rechecks.
-    seconds_on_cores: Interval,
+    seconds_on_cores: Range,
     /// Disk space of the coordinator.
     disk_bytes: u64,
     watts: Option<f64>,
-    energy_kwh: Option<Interval>,
+    energy_kwh: Option<Range>,
     /// Speed of one core in cores of the reference machine.
-    speed: Interval,
+    speed: Range,
     confidence: f64,
     model: Model,
     seconds: f64,
     /// Fraction of the threads' time that was spent counting.
     busy: f64,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct Interval {
-    low: f64,
-    expected: f64,
-    high: f64,
-}
-
-impl From<Range> for Interval {
-    fn from(Range { low, expected, high }: Range) -> Self {
-        Self { low, expected, high }
-    }
 }
 
 /// Accuracy of the plan's costs on the sample.
@@ -145,14 +132,14 @@ impl Report {
             memory_least_bytes: needs.of(budget.threads.non_zero()).least,
             memory_whole_bytes: needs.of(members).whole.saturating_mul(crews.into()),
             tasks: plan.tasks(),
-            core_seconds: core_seconds.into(),
+            core_seconds,
             recheck_fraction,
             cores,
-            seconds_on_cores: with_rechecks.scaled(1.0 / f64::from(cores)).into(),
+            seconds_on_cores: with_rechecks.scaled(1.0 / f64::from(cores)),
             disk_bytes: disk_bytes(plan.tasks(), recheck_fraction),
             watts: arguments.watts,
-            energy_kwh: arguments.watts.map(|watts| machine_hours.scaled(watts / 1000.0).into()),
-            speed: fit.ratio().recip_scaled(1.0).into(),
+            energy_kwh: arguments.watts.map(|watts| machine_hours.scaled(watts / 1000.0)),
+            speed: fit.ratio().recip_scaled(1.0),
             confidence: CONFIDENCE,
             model: Model {
                 tasks: fit.tasks(),
@@ -193,8 +180,7 @@ impl fmt::Display for Report {
         #[expect(clippy::cast_precision_loss, reason = "a mean for display")]
         let mean = self.core_seconds.expected / self.tasks as f64;
         writeln!(f, "tasks      {}, on average {} of one core each", self.tasks, span(mean))?;
-        if let (Some(watts), Some(Interval { low, expected, high })) = (self.watts, self.energy_kwh)
-        {
+        if let (Some(watts), Some(Range { low, expected, high })) = (self.watts, self.energy_kwh) {
             writeln!(
                 f,
                 "energy     {} kWh ({} to {}), at {watts} W for {threads}",
@@ -226,10 +212,10 @@ impl fmt::Display for Report {
 }
 
 /// Formats all three values in one unit: `5.2 days (4.9 to 5.5)`.
-fn time(interval: Interval) -> String {
-    let (unit, factor) = unit(interval.expected);
+fn time(range: Range) -> String {
+    let (unit, factor) = unit(range.expected);
     let [expected, low, high] =
-        [interval.expected, interval.low, interval.high].map(|value| digits(value / factor));
+        [range.expected, range.low, range.high].map(|value| digits(value / factor));
     format!("{expected} {unit} ({low} to {high})")
 }
 
@@ -264,11 +250,11 @@ mod tests {
 
     #[test]
     fn times_have_one_unit_and_few_digits() {
-        let interval = |low, expected, high| Interval { low, expected, high };
+        let range = |low, expected, high| Range { low, expected, high };
         for (given, text) in [
-            (interval(0.5, 1.0, 2.0), "1.00 s (0.50 to 2.00)"),
-            (interval(100.0, 600.0, 1200.0), "10.0 minutes (1.67 to 20.0)"),
-            (interval(8e7, 8.64e7, 1e8), "1000 days (926 to 1157)"),
+            (range(0.5, 1.0, 2.0), "1.00 s (0.50 to 2.00)"),
+            (range(100.0, 600.0, 1200.0), "10.0 minutes (1.67 to 20.0)"),
+            (range(8e7, 8.64e7, 1e8), "1000 days (926 to 1157)"),
         ] {
             assert_eq!(time(given), text);
         }

@@ -14,7 +14,7 @@ use common::{
     kernel::KernelName,
     plan::{PlanHash, TaskId},
     run::{Epoch, Partial, RunId, TaskRef},
-    sealed,
+    sealed::{self, as_text},
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,47 +25,30 @@ use crate::engine::LeaseKey;
 pub(super) enum SpoolLine {
     /// A task was counted.
     Finished {
-        #[serde(with = "text")]
+        #[serde(with = "as_text")]
         run: RunId,
-        #[serde(with = "text")]
+        #[serde(with = "as_text")]
         plan: PlanHash,
         task: u64,
         epoch: u64,
         /// Decimal: other readers of JSON lose digits beyond 2^53.
-        #[serde(with = "text")]
+        #[serde(with = "as_text")]
         count: u64,
-        #[serde(with = "text")]
+        #[serde(with = "as_text")]
         kernel: KernelName,
-        #[serde(with = "text")]
+        #[serde(with = "as_text")]
         orientation: Orientation,
         duration_us: u64,
     },
     /// The coordinator acknowledged the result, which is no longer needed.
     Acknowledged {
-        #[serde(with = "text")]
+        #[serde(with = "as_text")]
         run: RunId,
-        #[serde(with = "text")]
+        #[serde(with = "as_text")]
         plan: PlanHash,
         task: u64,
         epoch: u64,
     },
-}
-
-/// Storage of values as strings.
-mod text {
-    use std::{fmt::Display, str::FromStr};
-
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-    pub(super) fn serialize<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(value)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
-        from: D,
-    ) -> Result<T, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
 }
 
 impl SpoolLine {

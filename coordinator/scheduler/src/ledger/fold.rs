@@ -10,9 +10,6 @@ use common::{
 
 use super::{EntryKind, JournalEntry, Record, RunManifest, TaskRow, TaskState};
 
-/// Maximum length of a worker's version, which is untrusted input.
-pub const MAX_VERSION_BYTES: usize = common::limits::VERSION_BYTES;
-
 /// A change that the rules of the journal forbid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {

@@ -1,12 +1,12 @@
 //! Tests of the states of a task, and of the fold of a run.
 
 use common::{
+    limits::VERSION_BYTES,
     plan::{Plan, PlanSpec, TaskId},
-    run::{Epoch, RunId, WorkerId},
+    run::{Epoch, WorkerId},
 };
 
 use super::{
-    fold::MAX_VERSION_BYTES,
     test_records::{RUN, manifest, plan},
     *,
 };
@@ -213,13 +213,13 @@ fn a_record_of_no_task_or_with_an_impossible_count_is_refused() {
 #[test]
 fn the_version_in_a_journal_line_is_cut_between_characters() {
     let long = |version: String| Record { version, ..record(TASK, 1, 7) };
-    let ascii = "x".repeat(MAX_VERSION_BYTES);
+    let ascii = "x".repeat(VERSION_BYTES);
     // Two-byte characters after a one-byte character: the limit lies within a character.
-    let wide = format!("v{}", "é".repeat(MAX_VERSION_BYTES));
+    let wide = format!("v{}", "é".repeat(VERSION_BYTES));
     for (version, kept) in [
         (ascii.clone(), ascii.len()),
         (format!("{ascii}y"), ascii.len()),
-        (wide, MAX_VERSION_BYTES - 1),
+        (wide, VERSION_BYTES - 1),
     ] {
         let record = long(version.clone());
         for change in [EntryKind::Accepted.change(record.clone()), EntryKind::Voided.change(record)]
@@ -228,18 +228,6 @@ fn the_version_in_a_journal_line_is_cut_between_characters() {
             assert_eq!(entry.record.version, version[..kept]);
         }
     }
-}
-
-#[test]
-fn runs_are_ordered_by_creation_time_then_by_id() {
-    let of = |run, created_unix_ms| RunManifest {
-        run: RunId(run),
-        created_unix_ms,
-        ..manifest(&plan())
-    };
-    assert_eq!(of(3, 1_000).age(), (1_000, 3));
-    assert!(of(9, 1_000).age() < of(3, 1_001).age());
-    assert!(of(3, 1_000).age() < of(9, 1_000).age());
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod trust;
 use common::{
     count::Orientation,
     kernel::KernelName,
+    limits,
     plan::{Plan, PlanHash, PlanSpec, TaskId},
     run::{Epoch, RunId, SubmitKey, WorkerId},
 };
@@ -183,7 +184,7 @@ impl Change {
     pub fn journal_entry(&self) -> Option<JournalEntry> {
         let Self::Recorded(entry) = self else { return None };
         let mut entry = entry.clone();
-        fold::cut(&mut entry.record.version, fold::MAX_VERSION_BYTES);
+        fold::cut(&mut entry.record.version, limits::VERSION_BYTES);
         Some(entry)
     }
 }

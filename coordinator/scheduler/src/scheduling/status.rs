@@ -45,8 +45,6 @@ pub struct Rechecks {
     pub agreed: u64,
     /// Counts that differed from a standing one, settled since or not.
     pub conflicts: u64,
-    /// Done tasks whose recheck is awaited.
-    pub awaited: u64,
     /// Done tasks whose count a second one confirmed.
     pub confirmed: u64,
     /// Done tasks whose count the referee confirmed.
@@ -258,7 +256,6 @@ impl Scheduler {
             rechecks: Rechecks {
                 agreed: run.agreed,
                 conflicts: run.conflicts,
-                awaited: run.awaited_rechecks() as u64,
                 confirmed: confirmed.map(|&level| run.tasks().number_confirmed(level)).sum(),
                 recounted: run.tasks().number_confirmed(Confirmation::Referee),
                 disputed: disputed.take(MAX_LISTED_TASKS).collect(),

@@ -30,7 +30,8 @@ pub use self::place::ArchivePlace;
 
 use crate::{
     ArchiveLag, StoreError,
-    directory::files::{self, DataFiles, SECRET},
+    directory::files::{self, DataFiles, LOCK, MARKER, SECRET},
+    journal::segments::{self, Sealed},
 };
 
 /// The interval between two passes.
@@ -148,9 +149,9 @@ impl Archive {
             }
         };
         for segment in &sealed {
-            let name = name_of(segment, dir);
+            let name = name_of(&segment.path, dir);
             if !self.lengths.contains_key(&name)
-                && let Some(bytes) = files::read_bytes(segment)?
+                && let Some(bytes) = files::read_bytes(&segment.path)?
             {
                 self.put(&name, bytes)?;
             }
@@ -176,15 +177,8 @@ fn name_of(path: &Path, dir: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn sealed_segments(run: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let is_sealed = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let number = name.strip_prefix("journal.").and_then(|name| name.strip_suffix(".jsonl"));
-        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let mut found: Vec<_> = files::entries(run)?.into_iter().filter(is_sealed).collect();
-    found.sort();
-    Ok(found)
+fn sealed_segments(run: &Path) -> Result<Vec<Sealed>, StoreError> {
+    segments::sealed(&run.join(ACTIVE)).map_err(files::failed("read", run))
 }
 
 /// Reads all files except journals, index, lock, temporary files and copies.
@@ -197,7 +191,7 @@ fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         entries.sort_by(|a, b| b.cmp(a));
         for path in entries {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_skipped = name == "lock"
+            let is_skipped = name == LOCK
                 || name.starts_with("db")
                 || name.contains("torn-")
                 || [".tmp", ".new", ".next", ".deleted"].iter().any(|end| name.ends_with(end))
@@ -213,7 +207,7 @@ fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         }
     }
     // A manifest creates its run, and the marker the directory, so they come last.
-    let is_last = |name: &str| (name.ends_with("manifest.json"), name == "format.json");
+    let is_last = |name: &str| (name.ends_with("manifest.json"), name == MARKER);
     found.sort_by(|(a, _), (b, _)| (is_last(a), a).cmp(&(is_last(b), b)));
     Ok(found)
 }
@@ -297,7 +291,7 @@ impl Drop for Archiver {
 /// Restores a data directory from an archive, into an empty or new directory.
 pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     let archive = Archive::open(place)?;
-    if !archive.lengths.contains_key("format.json") {
+    if !archive.lengths.contains_key(MARKER) {
         let what = "not a complete archive of a coordinator: it has no format.json";
         return Err(place.unfit(what.to_owned(), "check the path"));
     }
@@ -311,7 +305,7 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     }
     // The marker comes last: it makes the directory usable.
     let mut names: Vec<_> = archive.lengths.keys().collect();
-    names.sort_by_key(|name| *name == "format.json");
+    names.sort_by_key(|name| *name == MARKER);
     for name in names {
         if let Some(path) = restored(name, dir, &archive.lengths) {
             files::write_private(&path, &archive.get(name)?)?;

@@ -38,8 +38,8 @@ use crate::{
     journal::{manifest, text::format_of},
 };
 
-const MARKER: &str = "format.json";
-const LOCK: &str = "lock";
+pub(crate) const MARKER: &str = "format.json";
+pub(crate) const LOCK: &str = "lock";
 /// The extension of a deleted run's folder until it is removed.
 pub(crate) const DELETED: &str = "deleted";
 pub(crate) const SECRET: &str = "secret";

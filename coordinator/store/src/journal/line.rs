@@ -17,14 +17,14 @@ use common::{
     kernel::KernelName,
     plan::{Plan, PlanHash, TaskId},
     run::{Epoch, RunId, WorkerId},
-    sealed,
+    sealed::{self, as_text},
 };
 use scheduler::ledger::{EntryKind, Principal};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     JournalEntry, Record, RunManifest,
-    journal::text::{Damage, Link, as_text},
+    journal::text::{Damage, Link},
 };
 
 /// The maximum length of a line, without its end.
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn lines_round_trip_with_any_version() {
-        let longest = "\u{1}".repeat(scheduler::ledger::fold::MAX_VERSION_BYTES);
+        let longest = "\u{1}".repeat(common::limits::VERSION_BYTES);
         for version in ["", "0.1.0", "a \"quoted\" \\ one", "line\nend, tab\t, ü, 王后", &longest]
         {
             let line = line(version);

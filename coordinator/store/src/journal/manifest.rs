@@ -6,6 +6,7 @@ use common::{
     method::Layout,
     plan::{PlanHash, PlanSpec},
     run::{RunId, SubmitKey},
+    sealed::as_text,
 };
 use scheduler::ledger::Recheck;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::{
     RunManifest, RunState, SymmetricCounts,
     journal::{
         End,
-        text::{Damage, FILE_FORMAT, Link, as_text, seal, unseal, unseal_of},
+        text::{Damage, FILE_FORMAT, Link, seal, unseal, unseal_of},
     },
 };
 

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::run::RunId;
+use common::{run::RunId, sealed::as_text};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     directory::{files, files::RunFiles},
     journal::{
         Chain, End, Reader, Source,
-        text::{self, Damage, FILE_FORMAT, Link, as_text},
+        text::{self, Damage, FILE_FORMAT, Link},
     },
 };
 
@@ -51,7 +51,7 @@ impl Seal {
 /// A segment that is never written again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealed {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     bytes: u64,
 }
 

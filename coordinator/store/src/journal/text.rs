@@ -30,26 +30,6 @@ impl Damage {
     }
 }
 
-/// Serde functions for values stored as texts: IDs, hashes, names and big numbers.
-pub(crate) mod as_text {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use super::{Display, FromStr};
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(
-        value: &T,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.collect_str(value)
-    }
-
-    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<T, D::Error> {
-        <&str>::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
-}
-
 /// A link of a hash chain: the first 16 bytes of a SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link(pub(crate) [u8; 16]);

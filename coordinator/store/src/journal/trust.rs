@@ -5,14 +5,14 @@
 
 use std::{fmt::Display, fs::OpenOptions, io::Write as _, path::Path};
 
-use common::run::WorkerId;
+use common::{run::WorkerId, sealed::as_text};
 use scheduler::ledger::Principal;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     StoreError, Trust, TrustRecord, descriptors,
     directory::files,
-    journal::text::{self, Damage, FILE_FORMAT, Link, as_text},
+    journal::text::{self, Damage, FILE_FORMAT, Link},
 };
 
 /// The fields of a line, in their order, without the check hash at its end.

@@ -295,7 +295,7 @@ impl Bench {
             (tasks.done, "done"),
         ];
         let others = [
-            (rechecks.awaited, "to be rechecked"),
+            (self.run().awaited_rechecks() as u64, "to be rechecked"),
             (rechecks.agreed, "agreed"),
             (rechecks.conflicts, "in conflict"),
             (referee.counting, "being recounted"),
