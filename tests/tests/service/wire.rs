@@ -203,7 +203,7 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     let (_, text) = check("rechecks").expect("rechecks");
     assert!(text.contains("by the same token only"), "{text}");
     let (disputes, text) = check("disputes").expect("disputes");
-    assert!(disputes == "passed" && text.contains("settled"), "{text}");
+    assert!(disputes == "passed" && text.contains("all ended"), "{text}");
     let reply = liar.call(Vec::new(), 10.0).await?;
     assert!(reply.reason.contains("barred"), "{}", reply.reason);
     for (name, code) in [("nobody", Code::NotFound), ("worker", Code::NotFound)] {

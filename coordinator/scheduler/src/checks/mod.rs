@@ -118,10 +118,7 @@ fn disputes(evidence: &Evidence) -> Check {
             (CheckOutcome::NotApplicable, "no task was rechecked or recounted".to_owned())
         }
         0 => (CheckOutcome::Passed, "no task was disputed".to_owned()),
-        some => {
-            let reason = format!("{} disputed once, none any more", plural(some, "task"));
-            (CheckOutcome::Passed, reason)
-        }
+        some => (CheckOutcome::Passed, format!("{}, all ended", plural(some, "dispute"))),
     };
     check("disputes", outcome, reason)
 }
