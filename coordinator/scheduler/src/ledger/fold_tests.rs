@@ -3,7 +3,7 @@
 use common::{
     limits::VERSION_BYTES,
     plan::{Plan, PlanSpec, TaskId},
-    run::{Epoch, WorkerId},
+    run::{Epoch, RunId, WorkerId},
 };
 
 use super::{
@@ -228,6 +228,18 @@ fn the_version_in_a_journal_line_is_cut_between_characters() {
             assert_eq!(entry.record.version, version[..kept]);
         }
     }
+}
+
+#[test]
+fn runs_are_ordered_by_creation_time_then_by_id() {
+    let of = |run, created_unix_ms| RunManifest {
+        run: RunId(run),
+        created_unix_ms,
+        ..manifest(&plan())
+    };
+    assert_eq!(of(3, 1_000).age(), (1_000, 3));
+    assert!(of(9, 1_000).age() < of(3, 1_001).age());
+    assert!(of(3, 1_000).age() < of(9, 1_000).age());
 }
 
 #[test]
