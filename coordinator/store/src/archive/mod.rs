@@ -34,8 +34,8 @@ use crate::{
     journal::segments::{self, Sealed},
 };
 
-/// The interval between two passes.
-/// The loss of a disk costs the writes of this interval and of the last pass.
+/// The interval between the starts of two passes.
+/// The loss of a disk costs the writes of this interval and of a pass; if a pass takes longer, of two passes.
 const PASS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The growing segment of a journal.
@@ -261,9 +261,11 @@ fn follow(
     stopped: &mpsc::Receiver<()>,
     lag: &ArchiveLag,
 ) {
+    let mut began = Instant::now();
     loop {
-        let last = stopped.recv_timeout(PASS_INTERVAL) != Err(RecvTimeoutError::Timeout);
-        let began = Instant::now();
+        let pause = PASS_INTERVAL.saturating_sub(began.elapsed());
+        let last = stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout);
+        began = Instant::now();
         match archive.pass(data_files) {
             Ok(()) => lag.advance(began),
             Err(error) => {
