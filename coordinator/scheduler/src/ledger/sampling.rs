@@ -41,13 +41,17 @@ impl Recheck {
             Self::All => ALL_PARTS,
         }
     }
+
+    pub(crate) fn fraction(self) -> f64 {
+        f64::from(self.parts()) / f64::from(ALL_PARTS)
+    }
 }
 
 impl fmt::Display for Recheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
-            Self::Millionths(parts) => write!(f, "{}", f64::from(*parts) / f64::from(ALL_PARTS)),
+            Self::Millionths(_) => write!(f, "{}", self.fraction()),
             Self::All => f.write_str("all"),
         }
     }

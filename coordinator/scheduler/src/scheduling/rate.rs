@@ -10,7 +10,7 @@ const BUCKETS: u64 = 60;
 /// Results of the last five minutes.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    /// Number of the bucket, solutions and cost; ascending.
+    /// Number of the bucket, solutions and cost, also that of rechecks; ascending.
     buckets: VecDeque<(u64, f64, f64)>,
     /// Time of the first grant.
     first_grant: Option<Ticks>,

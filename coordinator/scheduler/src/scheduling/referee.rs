@@ -451,21 +451,23 @@ impl Scheduler {
     }
 
     /// Returns whether a run whose tasks are all done waits for random recounts.
-    /// The run waits for a hundredth of its counting time or one mean task, whichever is longer.
     pub(super) fn awaits_recounts(&mut self, run: RunIx) -> bool {
         let now = self.clock.ticks();
+        let Some(limit_ms) = self.recount_wait_ms(run) else { return false };
+        now < self.runs[run].done_since(now).saturating_add(limit_ms)
+    }
+
+    /// Returns how long a run whose tasks are all done may wait for random recounts; `None` if none is due.
+    /// The run waits for a hundredth of its counting time or one mean task, whichever is longer.
+    pub(super) fn recount_wait_ms(&self, run: RunIx) -> Option<Ticks> {
         let in_run = &self.runs[run];
         let is_due = in_run.all_done()
             && self.is_refereed(run)
             && in_run.recounts_below(self.threshold(run)).next().is_some();
-        if !is_due {
-            return false;
-        }
         let mean = in_run.tasks().total_cost() as f64 / in_run.tasks().len() as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let mean_ms = (1_000.0 * mean / self.own_speed()) as Ticks;
-        let limit_ms = (in_run.elapsed_ms() / 100).max(mean_ms);
-        now < self.runs[run].done_since(now).saturating_add(limit_ms)
+        is_due.then(|| (in_run.elapsed_ms() / 100).max(mean_ms))
     }
 
     /// Removes the rechecks of a run that wait for another token.

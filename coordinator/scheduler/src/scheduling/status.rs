@@ -285,8 +285,10 @@ impl Scheduler {
         let run = &self.runs[number];
         let (_, cost_per_second) = run.rate.per_second(now);
         let moving = cost_per_second > 0.0 && run.state() == RunState::Running;
-        let left = (1.0 - fraction_done(run)) * run.tasks().total_cost().max(1) as f64;
-        (moving && self.run_stall_reason(number).is_empty()).then(|| left / cost_per_second)
+        let total = run.tasks().total_cost().max(1) as f64;
+        let rechecks = run.awaited_rechecks() as f64 / run.tasks().len() as f64;
+        let left = (1.0 - fraction_done(run)) * (1.0 + run.recheck().fraction()) + rechecks;
+        (moving && self.run_stall_reason(number).is_empty()).then(|| left * total / cost_per_second)
     }
 
     fn run_stall_reason(&self, number: RunIx) -> String {

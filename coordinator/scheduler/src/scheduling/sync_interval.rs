@@ -2,7 +2,7 @@
 
 use common::{
     sync::{SyncReply, SyncRequest},
-    text::{age, plural},
+    text::{age, plural, span},
 };
 
 use super::{
@@ -224,12 +224,15 @@ impl Scheduler {
         if due > 0 {
             parts.push(format!("{} to be rechecked", plural(due, "task")));
         }
-        if parts.is_empty() && run.is_ending() {
-            return "waiting for the referee's random recounts".to_owned();
+        if !parts.is_empty() {
+            return format!("nothing is pending: {}", parts.join(", "));
         }
-        if parts.is_empty() {
-            return "all tasks are done".to_owned();
+        match self.recount_wait_ms(run_ix) {
+            Some(ms) => {
+                let wait = span(ms as f64 / 1e3);
+                format!("waiting at most {wait} for the referee's random recounts")
+            }
+            None => "all tasks are done".to_owned(),
         }
-        format!("nothing is pending: {}", parts.join(", "))
     }
 }

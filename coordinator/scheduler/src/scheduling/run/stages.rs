@@ -34,7 +34,10 @@ impl Run {
         let before = self.task_state(task);
         let after = before.after(kind, count, level).expect("decided by the same rules");
         match kind {
-            EntryKind::Confirmed => self.agreed += 1,
+            EntryKind::Confirmed => {
+                self.agreed += 1;
+                self.rate.add(0, self.cost(task), now);
+            }
             EntryKind::Disputed | EntryKind::Recounted => {
                 self.conflicts += u64::from(before.standing().is_some());
             }
