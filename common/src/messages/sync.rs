@@ -31,7 +31,8 @@ pub struct SyncRequest {
 pub struct SelfTestReport {
     /// Failed threads since the process started.
     pub failed_threads: u32,
-    /// Period before this call, in milliseconds, whose results may be wrong.
+    /// Period before this call, in milliseconds, whose results may be wrong; 0 once a call with all of
+    /// these results was answered.
     ///
     /// [`u64::MAX`] if no self-test passed in this process: then results of earlier processes may
     /// be wrong too.

@@ -159,7 +159,7 @@ pub struct SelfTestReport {
     #[prost(uint32, tag = "1")]
     pub failed_threads: u32,
     /// Counts made within this time before the call may be wrong; the largest number means all counts that
-    /// the worker ever made.
+    /// the worker ever made. 0 once a call with all of these counts was answered.
     #[prost(uint64, tag = "2")]
     pub suspect_window_ms: u64,
     /// Tests passed since the process began.

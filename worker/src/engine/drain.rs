@@ -123,31 +123,51 @@ pub(super) struct SelfTests {
     pub(super) passed: u64,
     /// Number of threads that failed and stopped.
     pub(super) failed: u32,
-    /// Earliest time at which a failed thread last passed a self-test.
-    last_passed: Option<Instant>,
-    /// Whether a failed thread never passed: earlier results may be wrong too.
-    never_passed: bool,
-    /// Whether a thread of an earlier process failed, and the coordinator may not know.
+    /// Whether a thread of an earlier process failed, and the coordinator may not have known.
     failed_before: bool,
+    /// Earliest time at which a failed thread last passed a self-test: later results are suspect.
+    suspect_from: Option<Instant>,
+    /// Whether all results are suspect: a thread that failed never passed.
+    are_all_suspect: bool,
+    /// Number of results in the current call, if it has all suspect ones.
+    in_call: Option<usize>,
 }
 
 impl SelfTests {
     pub(super) fn new(failed_before: bool) -> Self {
-        Self { failed_before, ..Self::default() }
+        Self { failed_before, are_all_suspect: failed_before, ..Self::default() }
     }
 
     /// Notes that a thread failed, and when it last passed a self-test, if ever.
     pub(super) fn note_failed(&mut self, last_passed: Option<Instant>) {
         self.failed += 1;
-        self.never_passed |= last_passed.is_none();
-        self.last_passed = self.last_passed.into_iter().chain(last_passed).min();
+        self.are_all_suspect |= last_passed.is_none();
+        self.suspect_from = self.suspect_from.into_iter().chain(last_passed).min();
+        self.in_call = None;
+    }
+
+    /// Returns whether results are suspect, and the coordinator may not know or have them all.
+    pub(super) fn has_suspects(&self) -> bool {
+        self.are_all_suspect || self.suspect_from.is_some()
+    }
+
+    /// Notes a call with this many results; `all` if none is left.
+    pub(super) fn called(&mut self, results: usize, all: bool) {
+        self.in_call = all.then_some(results);
+    }
+
+    /// Notes a reply that acknowledges this many results.
+    pub(super) fn answered(&mut self, acknowledged: usize) {
+        if self.in_call.take().is_some_and(|results| results <= acknowledged) {
+            (self.are_all_suspect, self.suspect_from) = (false, None);
+        }
     }
 
     /// Returns the report for the coordinator.
     pub(super) fn report(&self, now: Instant) -> SelfTestReport {
-        let suspect_window = match self.last_passed {
-            _ if self.never_passed || self.failed_before => u128::MAX,
-            Some(passed) => now.saturating_duration_since(passed).as_millis(),
+        let suspect_window = match self.suspect_from {
+            _ if self.are_all_suspect => u128::MAX,
+            Some(from) => now.saturating_duration_since(from).as_millis().max(1),
             None => 0,
         };
         SelfTestReport {

@@ -258,6 +258,11 @@ impl WorkerEngine {
         }
     }
 
+    /// Returns whether results are suspect, and the coordinator may not know or have them all.
+    pub fn has_suspects(&self) -> bool {
+        self.self_tests.has_suspects()
+    }
+
     pub fn handle_self_test_passed(&mut self) {
         self.self_tests.passed += 1;
     }
@@ -298,6 +303,7 @@ impl WorkerEngine {
         for acknowledgement in &reply.acknowledgements {
             self.acknowledged(acknowledgement, now);
         }
+        self.self_tests.answered(reply.acknowledgements.len());
         for revocation in &reply.revoked {
             self.revoked(revocation);
         }
@@ -484,6 +490,7 @@ impl WorkerEngine {
     /// that the coordinator does not release them.
     fn request(&mut self, seconds_wanted: f64, now: Instant) -> SyncRequest {
         let (partials, later) = self.outbox.send(limits::PARTIALS);
+        self.self_tests.called(partials.len(), later.is_empty());
         let listed =
             |LeaseKey { task, epoch }, started| HeldLease { task, epoch, cost_done: 0, started };
         let waiting = self.grants.leases().map(|lease| listed(lease, false));

@@ -217,7 +217,6 @@ impl Link {
         }
         self.update_progress();
         let request = self.engine.poll_call(now)?;
-        self.failure_mark.iter_mut().for_each(FailureMark::called);
         tracing::debug!(
             held = request.held.len(),
             partials = request.partials.len(),
@@ -267,8 +266,8 @@ impl Link {
                     tracing::info!("reconnected to coordinator {}", self.transport.coordinator);
                 }
                 self.engine.handle_reply(reply, now);
-                if self.engine.unacknowledged() == 0 {
-                    self.failure_mark.iter_mut().for_each(FailureMark::reported);
+                if !self.engine.has_suspects() {
+                    self.failure_mark.iter_mut().for_each(FailureMark::remove);
                 }
             }
             Err(error) => {

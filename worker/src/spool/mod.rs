@@ -285,14 +285,12 @@ impl Spool {
 pub(crate) struct FailureMark {
     path: PathBuf,
     is_set: bool,
-    /// Whether the current call reports the failure.
-    is_in_call: bool,
 }
 
 impl FailureMark {
     pub(crate) fn of(directory: &Path) -> Self {
         let path = directory.join("self-test-failed");
-        Self { is_set: path.exists(), path, is_in_call: false }
+        Self { is_set: path.exists(), path }
     }
 
     pub(crate) fn is_set(&self) -> bool {
@@ -301,7 +299,7 @@ impl FailureMark {
 
     /// Notes a failure. An error is only logged: this process reports the failure itself.
     pub(crate) fn set(&mut self) {
-        (self.is_set, self.is_in_call) = (true, false);
+        self.is_set = true;
         let directory = self.path.parent().unwrap_or(&self.path);
         let created = File::create(&self.path).and_then(|_| File::open(directory)?.sync_all());
         if let Err(error) = created {
@@ -309,14 +307,9 @@ impl FailureMark {
         }
     }
 
-    /// Notes the start of a call.
-    pub(crate) fn called(&mut self) {
-        self.is_in_call = self.is_set;
-    }
-
-    /// Notes a reply after which no results are left.
-    pub(crate) fn reported(&mut self) {
-        if self.is_in_call {
+    /// Notes that the coordinator knows of the failure and has all results from before it.
+    pub(crate) fn remove(&mut self) {
+        if self.is_set {
             self.is_set = fs::remove_file(&self.path).is_err();
         }
     }

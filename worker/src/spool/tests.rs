@@ -19,9 +19,7 @@ fn open_in(directory: &Path) -> Spool {
 fn a_second_worker_is_refused_or_gets_the_next_default_directory() {
     let home = tempfile::tempdir().unwrap();
     let first = open_in(home.path());
-    let error = Spool::open(home.path()).unwrap_err();
-    assert!(matches!(error, SpoolError::InUse(_)));
-    assert!(error.to_string().contains("--spool"), "{error}");
+    assert!(matches!(Spool::open(home.path()), Err(SpoolError::InUse(_))));
     drop(first);
     open_in(home.path());
 
@@ -38,25 +36,12 @@ fn a_second_worker_is_refused_or_gets_the_next_default_directory() {
 }
 
 #[test]
-fn an_impossible_directory_is_an_error_that_names_it() {
-    let home = tempfile::tempdir().unwrap();
-    let file = home.path().join("file");
-    fs::write(&file, "in the way").unwrap();
-    let error = Spool::open(&file.join("spool")).unwrap_err();
-    assert!(matches!(error, SpoolError::Unusable { .. }));
-    assert!(error.to_string().contains("file/spool"), "{error}");
-}
-
-#[test]
-fn a_failed_self_test_is_marked_until_a_later_call_is_answered() {
+fn a_failed_self_test_is_marked_until_the_mark_is_removed() {
     let home = tempfile::tempdir().unwrap();
     let mut mark = FailureMark::of(home.path());
-    mark.called();
     mark.set();
-    mark.reported();
-    assert!(FailureMark::of(home.path()).is_set(), "the call started before the failure");
-    mark.called();
-    mark.reported();
+    assert!(FailureMark::of(home.path()).is_set());
+    mark.remove();
     assert!(!FailureMark::of(home.path()).is_set());
 }
 

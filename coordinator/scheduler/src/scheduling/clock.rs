@@ -17,11 +17,16 @@ pub(super) const MAX_STEP_MS: Ticks = 60_000;
 pub(super) struct Clock {
     last: Option<Millis>,
     ticks: Ticks,
+    /// The first reading.
+    began: Millis,
 }
 
 impl Clock {
     /// Takes a reading of the wall clock.
     pub(super) fn read(&mut self, now: Millis) -> Ticks {
+        if self.last.is_none() {
+            self.began = now;
+        }
         self.ticks = self.at(now);
         self.last = Some(now);
         self.ticks
@@ -35,6 +40,12 @@ impl Clock {
     pub(super) fn at(&self, now: Millis) -> Ticks {
         let step = self.last.map_or(0, |last| now.0.saturating_sub(last.0));
         self.ticks + step.min(MAX_STEP_MS)
+    }
+
+    /// Converts the scheduler's time to Unix time, without the steps of the wall clock since the start.
+    /// The result can be compared with times that earlier processes stored.
+    pub(super) fn steady(&self, ticks: Ticks) -> Millis {
+        Millis(self.began.0.saturating_add(ticks))
     }
 
     /// Converts the scheduler's time to wall-clock time, if both advance equally.
@@ -86,6 +97,7 @@ mod tests {
         assert_eq!(clock.wall(clock.ticks()), Millis(9_000_000));
         assert_eq!(clock.wall(clock.ticks() + 50), Millis(9_000_050));
         assert_eq!(clock.wall(0), Millis(9_000_000), "never before now");
+        assert_eq!(clock.steady(100), Millis(5_100));
     }
 
     #[test]

@@ -7,7 +7,10 @@ use common::{
     run::RunId,
 };
 
-use super::{Millis, Scheduler, TaskIx, run, task_table::Stage};
+use super::{
+    Millis, Scheduler, TaskIx, run,
+    task_table::{Stage, UNKNOWN_S},
+};
 use crate::ledger::Confirmation;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,7 @@ impl Scheduler {
         }
         let at = run::index(task);
         let done = run.tasks().done(at);
+        let now_ms = self.clock.steady(self.clock.at(now)).0;
         // A worker that has not called since the start has no name yet.
         let name = |worker| match self.workers.name(worker) {
             "" => self.workers.shown(worker),
@@ -73,8 +77,8 @@ impl Scheduler {
             count: done.map(|done| done.first.count),
             workers: authors.map(name).collect(),
             accepted_ms_ago: done
-                .filter(|done| done.accepted_s > 0)
-                .map(|done| self.clock.at(now).saturating_sub(u64::from(done.accepted_s) * 1000)),
+                .filter(|done| done.accepted_s != UNKNOWN_S)
+                .map(|done| now_ms.saturating_sub(u64::from(done.accepted_s) * 1000)),
             confirmed_by: done.and_then(|done| match done.confirmed {
                 Confirmation::None => None,
                 Confirmation::SameMachine => Some("the same machine, with the board rotated"),

@@ -97,8 +97,8 @@ pub struct Scheduler {
     sampler: RecheckSampler,
     changes: VecDeque<Change>,
     finished: VecDeque<RunId>,
-    /// Stored workers and the times of their suspect counts, in Unix milliseconds.
-    suspect_windows: Vec<(WorkerIx, RangeInclusive<u64>)>,
+    /// Workers and the times of their suspect counts, in the unit of `Done::accepted_s`.
+    suspect_windows: Vec<(WorkerIx, RangeInclusive<u32>)>,
     referee: Referee,
     /// State before the last command, in case the command cannot be stored.
     undo: Option<Undo>,
@@ -251,6 +251,7 @@ impl Scheduler {
             let acknowledgement = self.report(worker, partial);
             reply.acknowledgements.push(acknowledgement);
         }
+        self.take_self_tests(worker, request);
         let restarted = match session {
             SessionUpdate::Known => false,
             SessionUpdate::Restarted => true,
@@ -269,7 +270,6 @@ impl Scheduler {
         reply.drain = known.drain_requested;
         let deadline = self.clock.ticks() + self.lease_ms();
         self.workers.expect_by(worker, deadline);
-        self.take_self_tests(worker, request);
         self.take_inventory(worker, request, restarted, &mut reply);
         self.grant(worker, request, &mut reply);
         self.complete_reply(worker, request, &mut reply);

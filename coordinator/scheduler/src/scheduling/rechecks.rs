@@ -9,6 +9,7 @@ use super::{
     RunIx, Scheduler, TaskIx, WorkerIx,
     clock::Ticks,
     grants::{Choice, MAX_SCANNED},
+    referee::OWN_REFEREE,
     run::RecheckQueue,
     worker::Purpose,
 };
@@ -65,12 +66,15 @@ impl Scheduler {
     }
 
     /// Chooses a recheck of a count of the worker's own machine if no other is active.
-    /// Such a recheck finds transient errors, not permanent ones.
+    /// Such a recheck finds transient errors, not permanent ones: suspect counts are left to a referee.
     pub(super) fn choose_own_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let is_alone = |first| self.on_other_machine(run, first).next().is_none();
-        let (_, mut tasks) = by_author(self.runs[run].rechecks())
-            .find(|&(first, _)| self.workers.same_machine(first, worker) && is_alone(first))?;
-        let (&(_, task), _) = tasks.next()?;
+        let has_referee =
+            self.counts_itself(run) && !self.workers.same_machine(worker, OWN_REFEREE);
+        let (&(_, task), _) = by_author(self.runs[run].rechecks())
+            .filter(|&(first, _)| self.workers.same_machine(first, worker) && is_alone(first))
+            .flat_map(|(_, tasks)| tasks.take(MAX_SCANNED_RECHECKS))
+            .find(|&(&(_, task), _)| !(has_referee && self.is_suspect(run, task)))?;
         Some(self.recheck_of(run, task))
     }
 

@@ -57,11 +57,10 @@ impl Scheduler {
                 for author in [Some(&count), second.as_deref()].into_iter().flatten() {
                     self.workers.reputation_mut(author.worker).confirm(confirmed);
                 }
-                let is_suspect = self.suspect_windows.iter().any(|(worker, window)| {
-                    *worker == count.worker && window.contains(&first.accepted_unix_ms)
-                });
+                let state = TaskState::Done { first: count, second, confirmed };
+                self.runs[run].restore(task, state, Millis(first.accepted_unix_ms));
+                let is_suspect = self.is_suspect(run, task);
                 let in_run = &mut self.runs[run];
-                in_run.restore(task, TaskState::Done { first: count, second, confirmed });
                 let is_due = is_suspect
                     || row.replaced
                     || (in_run.is_selected(task) && confirmed == Confirmation::None);
@@ -73,7 +72,7 @@ impl Scheduler {
                 let counts: Vec<_> =
                     counts.iter().map(|of| self.workers.restore_count(of)).collect();
                 self.workers.reputation_mut(counts[0].worker).has_counted = true;
-                self.runs[run].restore(task, TaskState::Disputed { counts });
+                self.runs[run].restore(task, TaskState::Disputed { counts }, Millis(0));
             }
             TaskState::Parked => in_run.park(task, self.clock.ticks()),
         }

@@ -104,7 +104,7 @@ impl Scheduler {
         let level = |first: &WorkerCount, other: &WorkerCount| {
             workers[first.worker].principal.confirmed_by(&workers[other.worker].principal)
         };
-        in_run.apply(task, kind, count, level, self.clock.ticks());
+        in_run.apply(task, kind, count, level, &self.clock);
         if let Some(done) = in_run.tasks().done(task)
             && let Some(second) = match kind {
                 EntryKind::Confirmed => Some(count.worker),

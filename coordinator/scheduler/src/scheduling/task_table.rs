@@ -1,12 +1,14 @@
 //! Tasks of a run in compact form: 41 bytes per task.
 
+use std::ops::RangeInclusive;
+
 use common::{
     count::Orientation,
     kernel::KernelName,
     plan::{Plan, TaskId},
 };
 
-use super::{TaskIx, WorkerIx, clock::Ticks};
+use super::{Millis, TaskIx, WorkerIx};
 use crate::ledger::{AnyCount, Confirmation, TaskState};
 
 /// Stage of a task: its [`TaskState`] without the counts.
@@ -48,11 +50,16 @@ pub(super) struct Done {
     pub(super) first: WorkerCount,
     pub(super) second: Option<(WorkerIx, KernelName, Orientation)>,
     pub(super) confirmed: Confirmation,
-    /// Time of acceptance, in seconds of the scheduler's time; 0 if unknown.
+    /// Time of acceptance, in Unix seconds of [`super::clock::Clock::steady`], or [`UNKNOWN_S`].
     pub(super) accepted_s: u32,
 }
 
 impl Done {
+    /// Returns whether the count was accepted in this time, as far as known.
+    pub(super) fn was_accepted_in(&self, window: &RangeInclusive<u32>) -> bool {
+        self.accepted_s == UNKNOWN_S || window.contains(&self.accepted_s)
+    }
+
     pub(super) fn state(&self) -> TaskState<WorkerCount> {
         let Self { first, second, confirmed, .. } = *self;
         let equal = |(worker, kernel, orientation)| {
@@ -62,9 +69,12 @@ impl Done {
     }
 }
 
+/// An unknown time of acceptance.
+pub(super) const UNKNOWN_S: u32 = u32::MAX;
+
 /// Converts a time to the unit of [`Done::accepted_s`].
-pub(super) fn seconds(at: Ticks) -> u32 {
-    u32::try_from(at / 1_000).unwrap_or(u32::MAX)
+pub(super) fn seconds(at: Millis) -> u32 {
+    u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX)
 }
 
 #[derive(Debug)]
@@ -198,7 +208,7 @@ mod tests {
 
     #[test]
     fn times_are_stored_in_whole_seconds() {
-        let stored = [0, 999, 1_000, 86_400_000, u64::MAX].map(seconds);
+        let stored = [0, 999, 1_000, 86_400_000, u64::MAX].map(|ms| seconds(Millis(ms)));
         assert_eq!(stored, [0, 0, 1, 86_400, u32::MAX]);
     }
 }

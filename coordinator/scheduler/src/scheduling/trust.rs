@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use common::{sync::SyncRequest, text::plural};
 
 use super::{
-    LeaseIx, Scheduler, WorkerIx,
+    LeaseIx, Millis, RunIx, Scheduler, TaskIx, WorkerIx,
     clock::MAX_STEP_MS,
+    referee::OWN_REFEREE,
     run,
     task_table::{WorkerCount, seconds},
 };
@@ -113,16 +114,21 @@ impl Scheduler {
     }
 
     /// Voids these workers' counts of a task unless another token or a referee agreed.
-    /// The task then has the state that its other counts give it.
+    /// The task then has the state that its other counts give it. Barred machines confirm nothing.
     pub(super) fn void_counts(&mut self, key: LeaseIx, of: &BTreeSet<WorkerIx>) {
         let (run, task) = key;
-        let done = self.runs[run].tasks().done(task);
-        if done.is_some_and(|done| done.confirmed >= Confirmation::OtherToken) {
+        let (confirmed, state) =
+            (self.runs[run].tasks().done(task), self.runs[run].task_state(task));
+        let is_void = |worker| {
+            of.contains(&worker) || worker != OWN_REFEREE && self.workers.is_barred(worker)
+        };
+        let is_kept = confirmed.is_some_and(|done| done.confirmed >= Confirmation::OtherToken)
+            && state.counts().iter().any(|count| !is_void(count.worker));
+        if is_kept || state.is_final() {
             return;
         }
-        let counts = self.runs[run].task_state(task).counts();
         let (mut void, remaining): (Vec<_>, Vec<_>) =
-            counts.into_iter().partition(|count| of.contains(&count.worker));
+            state.counts().into_iter().partition(|count| is_void(count.worker));
         if void.is_empty() {
             return;
         }
@@ -169,8 +175,11 @@ impl Scheduler {
                 let holds = self.leases_of(other).next().is_some();
                 // Referees do not recount tasks of finished runs.
                 let awaits_check = || {
-                    let mut runs = self.order.iter().filter(|&&run| self.is_refereed(run));
-                    runs.any(|&run| self.runs[run].has_first_count(other))
+                    self.order.iter().any(|&run| {
+                        !self.runs[run].is_finished()
+                            && self.is_refereed(run)
+                            && self.runs[run].has_first_count(other)
+                    })
                 };
                 !reputation.is_checked
                     && !self.workers.is_barred(other)
@@ -207,9 +216,9 @@ impl Scheduler {
         if record.principal != Principal::default() {
             self.workers.identify(worker, &record.principal);
         }
-        let since = record.since_unix_ms;
+        let since_s = seconds(Millis(record.since_unix_ms));
         match record.trust {
-            Trust::Suspect => self.suspect_windows.push((worker, 0..=since)),
+            Trust::Suspect => self.suspect_windows.push((worker, 0..=since_s)),
             Trust::Barred => {
                 self.workers.reputation_mut(worker).has_counted = true;
                 self.workers.bar(worker);
@@ -218,12 +227,12 @@ impl Scheduler {
             Trust::Trusted => {
                 // Earlier versions let the counts of barred workers stand.
                 if self.workers.barred.contains(&worker) {
-                    self.suspect_windows.push((worker, 0..=since));
+                    self.suspect_windows.push((worker, 0..=since_s));
                 }
                 self.workers.readmit(worker);
             }
             Trust::SelfTestFailed { from_unix_ms } => {
-                self.suspect_windows.push((worker, from_unix_ms..=since));
+                self.suspect_windows.push((worker, seconds(Millis(from_unix_ms))..=since_s));
             }
             Trust::SelfTestPassed { passed } => {
                 self.workers.raise_stored_self_tests(worker, passed)
@@ -232,21 +241,32 @@ impl Scheduler {
     }
 
     /// Voids counts of barred machines that a crash or an earlier version left.
+    /// Recounts of a stopped referee stay: the disputes wait for another one.
     pub(super) fn void_barred_counts(&mut self) {
-        let barred: BTreeSet<_> =
-            self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
+        let is_barred = |worker: &_| *worker != OWN_REFEREE && self.workers.is_barred(*worker);
+        let barred: BTreeSet<_> = self.workers.all().filter(is_barred).collect();
         if !barred.is_empty() {
             self.void_all(&barred, None);
         }
     }
 
+    /// Returns whether a task's count was accepted in a suspect time of its author.
+    pub(super) fn is_suspect(&self, run: RunIx, task: TaskIx) -> bool {
+        self.runs[run].tasks().done(task).is_some_and(|done| {
+            let mut windows = self.suspect_windows.iter();
+            windows.any(|(worker, of)| *worker == done.first.worker && done.was_accepted_in(of))
+        })
+    }
+
     /// Applies a worker's self-test report.
     /// If more threads than before have failed, its counts since the last passed test are rechecked.
+    /// A worker whose report was answered states no suspect time: then only its display is restored.
     pub(super) fn take_self_tests(&mut self, worker: WorkerIx, request: &SyncRequest) {
         let report = request.self_test;
         let is_full = request.partials.len() >= self.config.partials_per_sync;
         let known = self.workers.get_mut(worker);
-        let has_new_failures = report.failed_threads > known.failed_threads;
+        let has_new_failures =
+            report.failed_threads > known.failed_threads && report.suspect_window_ms > 0;
         let is_suspect = has_new_failures || known.has_more_suspect_results;
         known.failed_threads = known.failed_threads.max(report.failed_threads);
         known.has_more_suspect_results = is_suspect && is_full;
@@ -256,11 +276,13 @@ impl Scheduler {
         let window_ms = report.suspect_window_ms;
         // The scheduler's time may be ahead of the worker's by one step.
         let reach_ms = window_ms.saturating_add(MAX_STEP_MS);
-        let now = self.clock.ticks();
-        let from_s = seconds(now.saturating_sub(reach_ms));
-        let from_unix_ms = self.clock.wall(now).0.saturating_sub(reach_ms);
+        let now = self.clock.steady(self.clock.ticks());
+        let window = seconds(Millis(now.0.saturating_sub(reach_ms)))..=seconds(now);
+        self.suspect_windows.push((worker, window.clone()));
+        let wall = self.clock.wall(self.clock.ticks());
+        let from_unix_ms = wall.0.saturating_sub(reach_ms);
         self.workers.reputation_mut(worker).reset();
-        let threads = plural(self.workers.get(worker).failed_threads, "thread");
+        let threads = plural(report.failed_threads, "thread");
         let what = match window_ms {
             // A process whose first self-test fails does not know since when earlier processes were wrong.
             u64::MAX => "all its counts".to_owned(),
@@ -272,7 +294,7 @@ impl Scheduler {
             if self.runs[run].state() != RunState::Cancelled {
                 self.queue_rechecks(run, |_, _, done| {
                     let is_unconfirmed = done.first.worker == worker && !done.confirmed.elsewhere();
-                    is_unconfirmed && done.accepted_s >= from_s
+                    is_unconfirmed && done.was_accepted_in(&window)
                 });
             }
         }

@@ -2,9 +2,9 @@
 
 use super::{
     super::{
-        TaskIx, WorkerIx,
-        clock::Ticks,
-        task_table::{Done, Stage, WorkerCount, seconds},
+        Millis, TaskIx, WorkerIx,
+        clock::{Clock, Ticks},
+        task_table::{Done, Stage, UNKNOWN_S, WorkerCount, seconds},
     },
     Run, id, index,
 };
@@ -29,8 +29,9 @@ impl Run {
         kind: EntryKind,
         count: WorkerCount,
         level: impl Fn(&WorkerCount, &WorkerCount) -> Confirmation,
-        now: Ticks,
+        clock: &Clock,
     ) {
+        let now = clock.ticks();
         let before = self.task_state(task);
         let after = before.after(kind, count, level).expect("decided by the same rules");
         match kind {
@@ -52,13 +53,19 @@ impl Run {
             self.replaced.insert(task);
         }
         // It is not known when the count that now stands was accepted.
-        let accepted_s = if kind == EntryKind::Voided { 0 } else { seconds(now) };
+        let is_known = kind != EntryKind::Voided;
+        let accepted_s = if is_known { seconds(clock.steady(now)) } else { UNKNOWN_S };
         self.set_state(task, after, accepted_s);
     }
 
-    pub(crate) fn restore(&mut self, task: TaskIx, state: TaskState<WorkerCount>) {
+    pub(crate) fn restore(
+        &mut self,
+        task: TaskIx,
+        state: TaskState<WorkerCount>,
+        accepted: Millis,
+    ) {
         self.conflicts += u64::from(matches!(state, TaskState::Disputed { .. }));
-        self.set_state(task, state, 0);
+        self.set_state(task, state, seconds(accepted));
     }
 
     fn set_state(&mut self, task: TaskIx, state: TaskState<WorkerCount>, accepted_s: u32) {

@@ -199,7 +199,7 @@ impl Bench {
             "recheck" => Command::Recheck(read(words[0])),
             "bar" | "suspect" => {
                 let trust = if verb == "bar" { Trust::Barred } else { Trust::Suspect };
-                let record = test_records::trust(read(words[0]), trust, 1);
+                let record = test_records::trust(read(words[0]), trust, 1_000);
                 self.history.push(Change::Trust(record.clone()));
                 self.scheduler.restore_trust(&record);
                 return None;
