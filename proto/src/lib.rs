@@ -15,7 +15,7 @@ pub mod connect {
     mod tls;
 
     pub use endpoint::{
-        AuthChannel, BadAddress, CoordinatorEndpoint, Credentials, MutualTls, explain_tls,
+        AuthChannel, BadAddress, CoordinatorEndpoint, Credentials, MutualTls, explain_tls, io_error,
     };
     pub use join::{
         BadJoin, BadToken, BadWorkerSecret, FOLDER, JoinError, JoinString, Token, TokenId,

@@ -35,7 +35,7 @@ use tests::{
         argument, arguments_of, call_regularly, core_seconds, has_option, plan_of, print_memory,
     },
     process::Process,
-    service::{HandWorker, connect, find_join},
+    service::{HandWorker, find_join},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -179,7 +179,7 @@ async fn submit_all(
 
 async fn status(coordinator: &CoordinatorEndpoint) -> anyhow::Result<Status> {
     let request = GetStatusRequest { run: None };
-    Ok(RunsClient::new(connect(coordinator).await?)
+    Ok(RunsClient::new(coordinator.connect().await?)
         .max_decoding_message_size(64 << 20)
         .get_status(request)
         .await?

@@ -22,7 +22,7 @@ use tokio::time::sleep;
 
 use crate::{
     process::{self, End, PATIENCE, POLL_INTERVAL, Process},
-    service::{connect, find_join},
+    service::find_join,
 };
 
 /// Short leases and intervals between calls, for a cluster whose members die often.
@@ -184,7 +184,7 @@ impl Cluster {
     /// Connects as an operator, once the coordinator has started.
     pub async fn connect(&self) -> anyhow::Result<AuthChannel> {
         let join = find_join(&self.data_dir(), Role::Operator)?;
-        connect(&CoordinatorEndpoint::Token(join)).await
+        Ok(CoordinatorEndpoint::Token(join).connect().await?)
     }
 
     /// Runs `queensctl` for this coordinator.

@@ -42,13 +42,6 @@ pub fn find_join(data_dir: &Path, role: Role) -> anyhow::Result<JoinString> {
     join.with_context(|| format!("no {role}.join in {}", data_dir.display()))
 }
 
-/// Connects to the first address.
-pub async fn connect(coordinator: &CoordinatorEndpoint) -> anyhow::Result<AuthChannel> {
-    let endpoint =
-        coordinator.endpoints().into_iter().next().context("an endpoint has an address")?;
-    Ok(coordinator.authenticate(endpoint.connect().await?))
-}
-
 /// A driver and its server, with any store behind them, on a real port.
 pub struct Service {
     pub driver: DriverHandle,
@@ -123,7 +116,7 @@ impl Service {
     }
 
     pub async fn connect(&self) -> anyhow::Result<AuthChannel> {
-        connect(&self.endpoint(Role::Operator)).await
+        Ok(self.endpoint(Role::Operator).connect().await?)
     }
 
     pub async fn runs(&self) -> anyhow::Result<RunsClient<AuthChannel>> {
@@ -161,7 +154,7 @@ impl HandWorker {
     }
 
     pub async fn at(coordinator: &CoordinatorEndpoint, number: u64) -> anyhow::Result<Self> {
-        let calls = WorkQueueClient::new(connect(coordinator).await?);
+        let calls = WorkQueueClient::new(coordinator.connect().await?);
         Ok(Self { fake: FakeWorker::new(number), calls, secret: None })
     }
 

@@ -10,8 +10,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use proto::connect::WorkerSecret;
 use sha2::Sha256;
 
-use crate::{NoRandomness, random};
-
 /// The number of random bytes in a secret; the others are the keyed hash.
 const RANDOM_BYTES: usize = 16;
 
@@ -32,14 +30,14 @@ impl Identities {
     }
 
     /// Issues a secret to a worker that authenticated with this token.
-    pub fn issue(&self, token: Option<&str>) -> Result<WorkerSecret, NoRandomness> {
-        let random: [u8; RANDOM_BYTES] = random()?;
+    pub fn issue(&self, token: Option<&str>) -> WorkerSecret {
+        let random: [u8; RANDOM_BYTES] = rand::random();
         let hash = self.hash(&random, token).finalize().into_bytes();
         let mut secret = [0; WorkerSecret::BYTES];
         let (head, tail) = secret.split_at_mut(RANDOM_BYTES);
         head.copy_from_slice(&random);
         tail.copy_from_slice(&hash[..tail.len()]);
-        Ok(WorkerSecret::new(secret))
+        WorkerSecret::new(secret)
     }
 
     /// Returns whether this store issued the secret to a worker with this token.
@@ -64,22 +62,22 @@ mod tests {
     #[test]
     fn a_secret_is_valid_with_its_store_and_token_only() {
         let identities = Identities::new([7; 32]);
-        let secret = identities.issue(Some("lab/0000000a")).unwrap();
+        let secret = identities.issue(Some("lab/0000000a"));
         // After a restart, or a failover with the same store.
         assert!(Identities::new([7; 32]).is_issued(&secret, Some("lab/0000000a")));
         for token in [None, Some(""), Some("lab/0000000b"), Some("lab/0000000a ")] {
             assert!(!identities.is_issued(&secret, token), "{token:?}");
         }
         assert!(!Identities::new([8; 32]).is_issued(&secret, Some("lab/0000000a")));
-        let bare = identities.issue(None).unwrap();
+        let bare = identities.issue(None);
         assert!(identities.is_issued(&bare, None) && !identities.is_issued(&bare, Some("")));
     }
 
     #[test]
     fn secrets_are_unique_and_cannot_be_forged() {
         let identities = Identities::new([7; 32]);
-        let secret = identities.issue(None).unwrap();
-        assert_ne!(secret.worker(), identities.issue(None).unwrap().worker());
+        let secret = identities.issue(None);
+        assert_ne!(secret.worker(), identities.issue(None).worker());
         for bit in 0..8 * WorkerSecret::BYTES {
             let mut other = *secret.as_bytes();
             other[bit / 8] ^= 1 << (bit % 8);

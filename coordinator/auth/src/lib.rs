@@ -36,16 +36,3 @@ pub fn fuzz_token_book(bytes: &[u8]) {
         assert_eq!(serde_json::from_slice::<TokenBook>(&text).ok(), Some(book));
     }
 }
-
-/// A failure of the operating system's random number generator.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read random numbers from the operating system: {0}")]
-pub struct NoRandomness(String);
-
-/// Returns random bytes of the operating system, for secrets.
-pub fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
-    let mut random = [0; N];
-    rand::TryRng::try_fill_bytes(&mut rand::rngs::SysRng, &mut random)
-        .map_err(|error| NoRandomness(error.to_string()))?;
-    Ok(random)
-}

@@ -12,10 +12,9 @@ use tokio::{sync::watch, time::sleep};
 use tokio_rustls::{TlsAcceptor, rustls::server::WebPkiClientVerifier};
 
 use crate::{
-    AuthError, Authority, BadTokenRequest, CertificateError, NewToken, NoRandomness, Principal,
-    Role, TokenBook, TokenEntry,
+    AuthError, Authority, BadTokenRequest, CertificateError, NewToken, Principal, Role, TokenBook,
+    TokenEntry,
     certificates::{RENEW_INTERVAL, ServerCertificate},
-    random,
 };
 
 const AUTHORITY_KEY: &str = "ca.key";
@@ -48,8 +47,6 @@ pub enum TokenAuthError {
     Request(#[from] BadTokenRequest),
     #[error(transparent)]
     Join(#[from] BadJoin),
-    #[error(transparent)]
-    Random(#[from] NoRandomness),
 }
 
 /// The certificate and the tokens of one coordinator.
@@ -120,9 +117,8 @@ impl TokenAuth {
 
     /// Creates a token and returns its join string.
     pub fn create(&self, new: NewToken<'_>) -> Result<JoinString, TokenAuthError> {
-        let random = random()?;
         let now = self.clock.now().0;
-        let token = self.change(|tokens| tokens.create(new, now, random))??;
+        let token = self.change(|tokens| tokens.create(new, now, rand::random()))??;
         self.join_string(token)
     }
 
@@ -207,11 +203,12 @@ impl TokenAuth {
     fn first_join(&self, role: Role) -> Result<(), TokenAuthError> {
         let exists = self.list().iter().any(|entry| entry.name == role.as_str());
         if !exists {
-            let (random, now) = (random()?, self.clock.now().0);
+            let now = self.clock.now().0;
             // The string is stored before its token is valid: after a crash, the next start replaces it.
             return self.change(|tokens| {
                 let mut changed = tokens.clone();
-                let token = changed.create(NewToken::new(role, role.as_str()), now, random)?;
+                let token =
+                    changed.create(NewToken::new(role, role.as_str()), now, rand::random())?;
                 write_join(&self.secrets, role, &self.join_string(token)?)?;
                 *tokens = changed;
                 Ok(())

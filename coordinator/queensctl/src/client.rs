@@ -8,24 +8,19 @@ use clap::Args;
 use cli::{duration::duration, exit::BadUsage};
 use common::{limits::MESSAGE_BYTES, run::RunId, text::Shown};
 use proto::{
-    connect::{AuthChannel, ConnectionOptions, CoordinatorEndpoint, explain_tls},
+    connect::{AuthChannel, ConnectionOptions, CoordinatorEndpoint, explain_tls, io_error},
     v1::{self, ListRequest, RunRequest, runs_client::RunsClient},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpStream, lookup_host},
+    net::TcpStream,
     time::timeout,
 };
-use tonic::{
-    Code, Response, Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Response, Status};
 use view::{RunSelector, text::eprint_line};
 
 pub(super) type Client = RunsClient<AuthChannel>;
 
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection error that may be temporary.
@@ -146,37 +141,8 @@ impl Connection {
                 "warning: --insecure: traffic to {address} is unencrypted and unauthenticated"
             ));
         }
-        Ok(address.authenticate(self.in_time(self.channel(&address)).await??))
-    }
-
-    /// Connects to the first of the coordinator's addresses that answers.
-    async fn channel(&self, address: &CoordinatorEndpoint) -> Result<Channel, Unreachable> {
-        let mut first_error = None;
-        for endpoint in address.endpoints() {
-            match self.try_endpoint(endpoint).await {
-                Ok(channel) => return Ok(channel),
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
-        }
-        Err(first_error.expect("there is an address"))
-    }
-
-    async fn try_endpoint(&self, endpoint: Endpoint) -> Result<Channel, Unreachable> {
-        let uri = endpoint.uri().clone();
-        let host = uri.host().unwrap_or_default();
-        let name = host.trim_start_matches('[').trim_end_matches(']');
-        // The transport's own error would not distinguish an unknown host from a coordinator that is down.
-        if let Err(error) = lookup_host((name, uri.port_u16().unwrap_or_default())).await {
-            return Err(Unreachable::NoAnswer(format!(
-                "{}: host '{host}' not found ({error}); check the name, or give its address",
-                self.url()
-            )));
-        }
-        let endpoint = endpoint
-            .http2_keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT)
-            .keep_alive_while_idle(true);
-        endpoint.connect().await.map_err(|error| {
+        let channel = self.in_time(address.connect()).await?;
+        Ok(channel.map_err(|error| {
             let url = self.url();
             if let Some(why) = explain_tls(&error) {
                 return Unreachable::NoAnswer(format!("{url}: {why}"));
@@ -186,7 +152,7 @@ impl Connection {
                 "no coordinator answers at {url}{why}; is it running, and is this its --listen \
                  address? (--coordinator gives another one)"
             ))
-        })
+        })?)
     }
 
     /// Returns a connection with the time limit of slow requests.
@@ -253,7 +219,8 @@ impl Connection {
                  (7171 by default)"
             );
         }
-        if is_lost(status) {
+        // The connection broke, so that the request can be repeated.
+        if status.source().and_then(io_error).is_some() {
             return Unreachable::Lost(format!(
                 "{url}: the connection was lost; try again, and check that this is a coordinator's \
                  address"
@@ -278,25 +245,4 @@ impl Connection {
         };
         Refused { code, message }.into()
     }
-}
-
-/// Returns whether the connection broke, so that the request can be repeated.
-fn is_lost(status: &Status) -> bool {
-    let broken = |error: io::Error| error.kind() != io::ErrorKind::InvalidData;
-    status.source().and_then(io_error).is_some_and(broken)
-}
-
-/// Returns the first I/O error among the causes.
-fn io_error(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
-    let mut cause = error;
-    let cause = loop {
-        match cause.downcast_ref::<io::Error>() {
-            Some(found) => break found,
-            None => cause = cause.source()?,
-        }
-    };
-    Some(match cause.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => io::Error::from(cause.kind()),
-    })
 }

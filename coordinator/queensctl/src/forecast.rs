@@ -17,7 +17,7 @@ use common::{
     board::Board,
     choice::{MethodChoice, choose},
     crew_layout::{Crews, PlanNeeds},
-    forecast::{RECHECKS_MILLIONTHS, Range, disk_bytes},
+    forecast::{RECHECK_FRACTION, Range, disk_bytes},
     plan::{Plan, PlanSpec},
 };
 use serde::Deserialize;
@@ -63,10 +63,6 @@ pub(super) fn forecast(options: &ForecastOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Error)
 }
 
-fn recheck_fraction() -> f64 {
-    f64::from(RECHECKS_MILLIONTHS) / 1e6
-}
-
 fn as_json(plan: &Plan, forecast: &Forecast) -> Value {
     let spec = plan.spec();
     let group = |group: &Group| {
@@ -90,10 +86,10 @@ fn as_json(plan: &Plan, forecast: &Forecast) -> Value {
         "n": spec.board.n(),
         "method": spec.layout.method().name(),
         "tasks": plan.tasks(),
-        "recheck_fraction": recheck_fraction(),
+        "recheck_fraction": RECHECK_FRACTION,
         "seconds": forecast.seconds,
         "energy_kwh": forecast.energy_kwh,
-        "disk_bytes": disk_bytes(plan.tasks(), recheck_fraction()),
+        "disk_bytes": disk_bytes(plan.tasks()),
         "machines": forecast.groups.iter().map(group).collect::<Vec<_>>(),
     })
 }
@@ -142,7 +138,7 @@ fn as_text(plan: &Plan, forecast: &Forecast) -> String {
         }
     }
     let spec = plan.spec();
-    let (tasks, percent) = (plural(plan.tasks(), "task"), recheck_fraction() * 100.0);
+    let (tasks, percent) = (plural(plan.tasks(), "task"), RECHECK_FRACTION * 100.0);
     let what = format!("N = {}, method {}", spec.board, spec.layout.method());
     lines.push(format!("{what}: {tasks}, {percent} % of them rechecked"));
     if let Some(Range { low, expected, high }) = forecast.seconds {
@@ -159,7 +155,7 @@ fn as_text(plan: &Plan, forecast: &Forecast) -> String {
         let kwh = energy.expected;
         lines.push(format!("energy  {kwh:.1} kWh, from the given watts"));
     }
-    let disk = MemorySize::at_least(disk_bytes(plan.tasks(), recheck_fraction()));
+    let disk = MemorySize::at_least(disk_bytes(plan.tasks()));
     lines.push(format!("disk    {disk} on the coordinator"));
     lines.join("\n")
 }
@@ -310,7 +306,7 @@ impl Fleet {
 /// Returns the core-seconds of the reference machine, with rechecks.
 fn work(plan: &Plan) -> f64 {
     let cost: f64 = plan.task_costs().map(|cost| cost as f64 / 1e6).sum();
-    cost * (1.0 + recheck_fraction())
+    cost * (1.0 + RECHECK_FRACTION)
 }
 
 /// Checks that a figure is above 0.

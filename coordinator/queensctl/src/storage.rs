@@ -10,7 +10,11 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use cli::{exit::Exit, memory::MemorySize, threads::Threads};
+use cli::{
+    exit::{BadUsage, Exit},
+    memory::MemorySize,
+    threads::Threads,
+};
 use common::{choice::KernelChoice, text::Shown};
 use scheduler::checks::{Check, CheckOutcome};
 use store::{
@@ -261,13 +265,7 @@ pub(super) fn certify(options: &CertifyOptions) -> anyhow::Result<Exit> {
 }
 
 pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
-    let kernel = match options.kernel.kernel() {
-        Ok(kernel) => kernel,
-        Err(missing) => {
-            eprint_line(&format!("error: {missing}"));
-            return Ok(Exit::Usage);
-        }
-    };
+    let kernel = options.kernel.kernel().map_err(BadUsage::of)?;
     let threads = options.threads.unwrap_or_else(Threads::of_this_machine);
     let memory = options.memory.unwrap_or_else(MemorySize::of_this_machine);
     let how = How {
@@ -352,12 +350,7 @@ fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
 }
 
 fn check_line(check: &Check) -> String {
-    let name = match check.name {
-        "cover" => "coverage",
-        "tree" => "merkle",
-        other => other,
-    };
-    labeled(name, &format!("{}: {}", check_outcome(check.outcome.name()), check.reason))
+    labeled(check.name, &format!("{}: {}", check_outcome(check.outcome.name()), check.reason))
 }
 
 fn counts_of(certificate: &Path) -> PathBuf {

@@ -177,7 +177,7 @@ impl Endpoints {
             .map(|tokens| tokens.join(Role::Operator))
             .transpose()?
             .flatten();
-        let link = operator.and_then(|join| sessions.links.add(join.token().id()));
+        let link = operator.map(|join| sessions.links.add(join.token().id()));
         let link = link.map_or_else(String::new, |link| {
             format!(
                 "\n  log in once, within 10 minutes, with\n    {url}/login/{link}\n  then: queensctl \

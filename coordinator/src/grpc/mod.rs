@@ -173,7 +173,6 @@ impl WorkQueueService {
         let issued_before = |secret: &_| identities.is_issued(secret, token.as_deref());
         let Some(secret) = secret.filter(issued_before) else {
             let issued = identities.issue(token.as_deref());
-            let issued = issued.map_err(|error| Status::unavailable(error.to_string()))?;
             tracing::debug!("issued identity {} to '{}'", issued.worker(), request.worker.name);
             return Ok(v1::SyncResponse {
                 issued_secret: issued.as_bytes().to_vec(),
@@ -266,8 +265,7 @@ fn refused(error: TokenAuthError) -> Status {
         TokenAuthError::Store(_)
         | TokenAuthError::Authority { .. }
         | TokenAuthError::Tokens { .. }
-        | TokenAuthError::Certificate(_)
-        | TokenAuthError::Random(_) => Status::internal(error.to_string()),
+        | TokenAuthError::Certificate(_) => Status::internal(error.to_string()),
     }
 }
 

@@ -140,13 +140,11 @@ impl Runs for RunsService {
                 "this coordinator has no dashboard; start it with --http HOST:PORT",
             ));
         };
-        let link = match request.extensions().get::<Principal>() {
-            Some(Principal::Token { id, .. }) => sessions.links.add(*id),
-            _ => None,
-        };
-        let url = match link {
-            Some(link) => format!("{url}/login/{link}"),
-            None => format!("{url}/"),
+        let url = match request.extensions().get::<Principal>() {
+            Some(Principal::Token { id, .. }) => {
+                format!("{url}/login/{}", sessions.links.add(*id))
+            }
+            _ => format!("{url}/"),
         };
         Ok(Response::new(v1::DashboardResponse { url, loopback_only: *loopback_only }))
     }

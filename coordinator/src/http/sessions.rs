@@ -61,8 +61,8 @@ impl Secrets {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a new secret for a token; `None` if the system has no random numbers.
-    pub(crate) fn add(&self, token: TokenId) -> Option<String> {
+    /// Returns a new secret for a token.
+    pub(crate) fn add(&self, token: TokenId) -> String {
         let (mut tokens, now) = (self.lock(), Instant::now());
         tokens.retain(|_, (until, _)| *until > now);
         if tokens.len() >= MAX_SECRETS {
@@ -70,9 +70,9 @@ impl Secrets {
             let oldest = oldest.map(|(hash, _)| *hash);
             oldest.and_then(|hash| tokens.remove(&hash));
         }
-        let secret = URL_SAFE_NO_PAD.encode(auth::random::<32>().ok()?);
+        let secret = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
         tokens.insert(hash(&secret), (now + self.lifetime, token));
-        Some(secret)
+        secret
     }
 
     pub(super) fn find(&self, secret: &str) -> Option<TokenId> {
@@ -146,11 +146,7 @@ pub(super) async fn follow(
 }
 
 fn start_session(app: &App, peer: Peer, token: TokenId) -> Response {
-    let Some(session) = app.sessions.open.add(token) else {
-        return login_page(
-            "Cannot open a session: the operating system returned no random numbers.",
-        );
-    };
+    let session = app.sessions.open.add(token);
     let secure = if peer.tls { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Lax{secure}");
     let mut response = Redirect::to("/").into_response();
@@ -206,11 +202,11 @@ mod tests {
     #[test]
     fn a_link_opens_one_session_and_a_session_ends_when_it_is_closed() {
         let Sessions { open, links } = Sessions::default();
-        let link = links.add(TokenId(7)).unwrap();
+        let link = links.add(TokenId(7));
         assert_eq!(open.find(&link), None, "a link is not a session");
         assert_eq!(links.take(&link), Some(TokenId(7)));
         assert_eq!(links.take(&link), None, "twice");
-        let session = open.add(TokenId(7)).unwrap();
+        let session = open.add(TokenId(7));
         assert_eq!(open.find(&session), Some(TokenId(7)));
         open.take(&session);
         assert_eq!(open.find(&session), None);
@@ -219,14 +215,14 @@ mod tests {
     #[test]
     fn the_oldest_secrets_are_dropped_and_all_expire() {
         let secrets = Secrets::new(LINK_LIFETIME);
-        let first = secrets.add(TokenId(1)).unwrap();
+        let first = secrets.add(TokenId(1));
         for _ in 0..MAX_SECRETS {
-            secrets.add(TokenId(2)).unwrap();
+            secrets.add(TokenId(2));
         }
         assert_eq!(secrets.lock().len(), MAX_SECRETS);
         assert_eq!(secrets.find(&first), None);
         let short = Secrets::new(Duration::ZERO);
-        let expired = short.add(TokenId(3)).unwrap();
+        let expired = short.add(TokenId(3));
         assert_eq!(short.find(&expired), None, "expired");
     }
 }

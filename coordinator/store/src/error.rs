@@ -109,6 +109,16 @@ impl StoreError {
         Self::RolledBack(Box::new(self))
     }
 
+    /// Reports a place that cannot be used.
+    #[cfg(any(feature = "postgres", feature = "archive"))]
+    pub(crate) fn unusable(
+        place: impl ToString,
+        what: impl Into<String>,
+        advice: &'static str,
+    ) -> Self {
+        Self::Server { place: place.to_string(), what: what.into(), advice }
+    }
+
     /// Reports a damaged file that only a copy can replace.
     pub(crate) fn damaged(path: &Path, line: Option<u64>, what: impl ToString) -> Self {
         Self::repairable(path, line, what, "restore it from a copy")

@@ -47,15 +47,9 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 /// Connects over TLS to the join string's coordinator; each call carries the token.
 async fn connect(coordinator: &CoordinatorEndpoint) -> anyhow::Result<RunsClient<AuthChannel>> {
-    let mut last_error = None;
-    for endpoint in coordinator.endpoints() {
-        match endpoint.connect().await {
-            Ok(channel) => return Ok(RunsClient::new(coordinator.authenticate(channel))),
-            Err(error) => last_error = Some(error),
-        }
-    }
-    let error = last_error.context("a join string has an address")?;
-    Err(error).with_context(|| format!("no coordinator answers at {coordinator}"))
+    let channel = coordinator.connect().await;
+    let channel = channel.with_context(|| format!("no coordinator answers at {coordinator}"))?;
+    Ok(RunsClient::new(channel))
 }
 
 /// Starts a run; repeated requests with the same idempotency key start only one.

@@ -32,6 +32,9 @@ use super::{
 /// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Default data directory of a coordinator.
 const DEFAULT_DATA_DIR: &str = "queens-data";
 
@@ -155,7 +158,7 @@ impl CoordinatorEndpoint {
 
     /// Returns the endpoints to try in order, each an address of the same coordinator.
     pub fn endpoints(&self) -> Vec<Endpoint> {
-        match self {
+        let endpoints = match self {
             Self::Plain(uri) => vec![Endpoint::from(uri.clone())],
             Self::Token(join) => {
                 let secured = |address: &String| {
@@ -179,7 +182,26 @@ impl CoordinatorEndpoint {
                 let endpoint = Endpoint::from(uri.clone()).tls_config(tls);
                 vec![endpoint.expect("the files were read before")]
             }
+        };
+        let kept_alive = |endpoint: Endpoint| {
+            endpoint
+                .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                .keep_alive_while_idle(true)
+        };
+        endpoints.into_iter().map(kept_alive).collect()
+    }
+
+    /// Connects to the first endpoint that answers; if none does, returns the error of the first.
+    pub async fn connect(&self) -> Result<AuthChannel, transport::Error> {
+        let mut first_error = None;
+        for endpoint in self.endpoints() {
+            match endpoint.connect().await {
+                Ok(channel) => return Ok(self.authenticate(channel)),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
         }
+        Err(first_error.expect("a coordinator has an address"))
     }
 
     /// Returns the token to send with every call.
@@ -282,6 +304,18 @@ async fn probe(MutualTls { uri, ca, identity }: &MutualTls) -> io::Result<()> {
     let connector = TlsConnector::from(Arc::new(config));
     let mut stream = connector.connect(name, tcp).await?;
     stream.read_u8().await.map(drop)
+}
+
+/// Returns the error of the operating system among the causes of a failed call or connection.
+pub fn io_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    loop {
+        match cause.downcast_ref::<io::Error>() {
+            // Invalid data from the server is not an error of the operating system.
+            Some(error) if error.kind() == io::ErrorKind::InvalidData => return None,
+            Some(error) => return Some(error),
+            None => cause = cause.source()?,
+        }
+    }
 }
 
 /// Explains a failed handshake, if the error or one of its causes is a TLS error.

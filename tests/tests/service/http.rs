@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tests::{
     cluster::Cluster,
     process::{PATIENCE, Process, queensctl},
-    service::{connect, find_join},
+    service::find_join,
 };
 
 /// An answer with any status.
@@ -394,7 +394,7 @@ async fn open_streams_end_with_their_token_and_say_why() {
     let operator = fixture.operator().expose();
     let viewer = create_token(&operator, "viewer");
     let join = viewer["join"].as_str().unwrap().parse::<JoinString>().unwrap();
-    let viewing = connect(&CoordinatorEndpoint::Token(join)).await.unwrap();
+    let viewing = CoordinatorEndpoint::Token(join).connect().await.unwrap();
     let mut runs = RunsClient::new(viewing);
     let request = WatchStatusRequest { run: None, interval_ms: 50 };
     let statuses = runs.watch_status(request).await.unwrap();

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU32, process::ExitCode};
 use cli::{exit::Exit, memory::MemorySize, terminal::eprint_line};
 use common::{
     crew_layout::PlanNeeds,
-    forecast::{RECHECKS_MILLIONTHS, Range, disk_bytes},
+    forecast::{RECHECK_FRACTION, Range, disk_bytes},
     plan::{BadSpec, Plan, PlanSpec},
     sample::CONFIDENCE,
     text::plural,
@@ -113,9 +113,8 @@ impl Report {
         let threads = budget.threads.get();
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let predicted = plan.task_costs().map(|cost| cost as f64 / 1e6).sum::<f64>();
-        let recheck_fraction = f64::from(RECHECKS_MILLIONTHS) / 1e6;
         let core_seconds = fit.ratio().scaled(predicted);
-        let with_rechecks = core_seconds.scaled(1.0 + recheck_fraction);
+        let with_rechecks = core_seconds.scaled(1.0 + RECHECK_FRACTION);
         let cores = arguments.cores.map_or(threads, NonZeroU32::get);
         let machine_hours = with_rechecks.scaled(1.0 / 3600.0 / f64::from(threads));
         let needs = PlanNeeds::new(plan);
@@ -133,10 +132,10 @@ impl Report {
             memory_whole_bytes: needs.of(members).whole.saturating_mul(crews.into()),
             tasks: plan.tasks(),
             core_seconds,
-            recheck_fraction,
+            recheck_fraction: RECHECK_FRACTION,
             cores,
             seconds_on_cores: with_rechecks.scaled(1.0 / f64::from(cores)),
-            disk_bytes: disk_bytes(plan.tasks(), recheck_fraction),
+            disk_bytes: disk_bytes(plan.tasks()),
             watts: arguments.watts,
             energy_kwh: arguments.watts.map(|watts| machine_hours.scaled(watts / 1000.0)),
             speed: fit.ratio().recip_scaled(1.0),

@@ -18,7 +18,7 @@ use common::{
 };
 use proto::{
     BadMessage, CallId,
-    connect::{AuthChannel, CoordinatorEndpoint, explain_tls},
+    connect::{AuthChannel, CoordinatorEndpoint, explain_tls, io_error},
     issued_secret,
     v1::{self, work_queue_client::WorkQueueClient},
 };
@@ -29,8 +29,6 @@ use crate::{config::Coordinator, spool::Identity};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A call in progress.
 pub(crate) type Call = Pin<Box<dyn Future<Output = Result<SyncReply, CallError>> + Send>>;
@@ -149,13 +147,7 @@ impl Transport {
 }
 
 fn client(coordinator: &CoordinatorEndpoint, endpoint: Endpoint) -> WorkQueueClient<AuthChannel> {
-    let channel = endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
-        .timeout(CALL_TIMEOUT)
-        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .connect_lazy();
+    let channel = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT).connect_lazy();
     WorkQueueClient::new(coordinator.authenticate(channel))
         .max_decoding_message_size(limits::MESSAGE_BYTES)
         .max_encoding_message_size(limits::MESSAGE_BYTES)
@@ -176,18 +168,6 @@ fn failure(status: &Status) -> CallError {
         // Errors of a coordinator have no source.
         _ if status.source().is_some() => CallError::Garbled(innermost(status)),
         code => CallError::Refused { code, message: Shown(status.message()).to_string() },
-    }
-}
-
-/// Returns the error of the operating system among the causes.
-fn io_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
-    loop {
-        match cause.downcast_ref::<io::Error>() {
-            // Invalid data from the server is not an error of the operating system.
-            Some(error) if error.kind() == io::ErrorKind::InvalidData => return None,
-            Some(error) => return Some(error),
-            None => cause = cause.source()?,
-        }
     }
 }
 

@@ -10,8 +10,7 @@ use std::{
 use anyhow::bail;
 use common::{
     board::Board,
-    count::{CountError, Counter, CounterConfig, Orientation, ProgressSink},
-    kernel::Kernel,
+    count::{CountError, Counter, CounterConfig, ProgressSink},
     method::Method,
     plan::{Plan, PlanSpec},
     published::published_counts,
@@ -154,13 +153,7 @@ impl ProgressSink for Until {
 
 /// Creates a counter with this machine's best kernel.
 pub(super) fn counter(plan: &Plan) -> anyhow::Result<Counter> {
-    let setup = CounterConfig {
-        kernel: Kernel::best(),
-        memory_bytes: MEMORY_BYTES,
-        threads: std::num::NonZeroU16::MIN,
-        orientation: Orientation::Upright,
-    };
-    Ok(Counter::new(plan, &setup)?)
+    Ok(Counter::new(plan, &CounterConfig::best(MEMORY_BYTES))?)
 }
 
 fn count_all(method: Method, board: Board, until: &Until) -> anyhow::Result<Option<u64>> {

@@ -2,13 +2,13 @@
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use cli::exit::Exit;
+use cli::exit::{BadUsage, Exit};
 use common::{board::Board, count::NoProgress, kernel::Kernel};
 use textbook::{
     boards::{self, IMAGES, Solution, Solutions, Style},
     list_comprehension_order,
 };
-use view::text::{eprint_line, thousands};
+use view::text::thousands;
 
 use super::{super::output::print, Drawings, text_of};
 
@@ -141,13 +141,7 @@ impl Sheet<'_> {
 }
 
 fn check(options: &ShowOptions, text: &str) -> anyhow::Result<Exit> {
-    let diagram = match boards::read(text) {
-        Ok(diagram) => diagram,
-        Err(unreadable) => {
-            eprint_line(&format!("error: {unreadable}"));
-            return Ok(Exit::Usage);
-        }
-    };
+    let diagram = boards::read(text).map_err(BadUsage::of)?;
     let solution = match diagram.solution() {
         Ok(solution) => solution,
         Err(flaw) => {

@@ -237,7 +237,8 @@ impl Archiver {
             let what =
                 if is_other { "is not the archive of" } else { "has counts that are not in" };
             let advice = "restore it with `queensctl restore`, or give an empty or a new one";
-            return Err(place.unfit(format!("it {what} {}", dir.display()), advice));
+            let what = format!("it {what} {}", dir.display());
+            return Err(StoreError::unusable(place, what, advice));
         }
         let lag = ArchiveLag::up_to(Instant::now());
         archive.pass(&data_files)?;
@@ -295,15 +296,12 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     let archive = Archive::open(place)?;
     if !archive.lengths.contains_key(MARKER) {
         let what = "not a complete archive of a coordinator: it has no format.json";
-        return Err(place.unfit(what.to_owned(), "check the path"));
+        return Err(StoreError::unusable(place, what, "check the path"));
     }
     fs::create_dir_all(dir).map_err(files::failed("create", dir))?;
     if !files::entries(dir)?.is_empty() {
-        return Err(StoreError::Server {
-            place: dir.display().to_string(),
-            what: "it is not empty".to_owned(),
-            advice: "give an empty or a new directory",
-        });
+        let advice = "give an empty or a new directory";
+        return Err(StoreError::unusable(dir.display(), "it is not empty", advice));
     }
     // The marker comes last: it makes the directory usable.
     let mut names: Vec<_> = archive.lengths.keys().collect();

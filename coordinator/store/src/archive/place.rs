@@ -43,11 +43,6 @@ impl ArchivePlace {
         PathBuf::from(&self.0)
     }
 
-    /// Creates an error about this place.
-    pub(super) fn unfit(&self, what: String, advice: &'static str) -> StoreError {
-        StoreError::Server { place: self.0.clone(), what, advice }
-    }
-
     /// Creates the directory if it is missing. A bucket must already exist.
     pub(super) fn make(&self) -> Result<(), StoreError> {
         if self.0.starts_with(SCHEME) {
@@ -64,7 +59,7 @@ impl ArchivePlace {
         };
         if place.starts_with(&dir) || dir.starts_with(&place) {
             let what = format!("it overlaps with {}", dir.display());
-            return Err(self.unfit(what, "give a directory on another disk"));
+            return Err(StoreError::unusable(self, what, "give a directory on another disk"));
         }
         Ok(())
     }
@@ -79,8 +74,8 @@ impl ArchivePlace {
         };
         let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
         if bucket.is_empty() {
-            let what = "no bucket is named".to_owned();
-            return Err(self.unfit(what, "give s3://BUCKET/PREFIX"));
+            let advice = "give s3://BUCKET/PREFIX";
+            return Err(StoreError::unusable(self, "no bucket is named", advice));
         }
         install_crypto();
         let client = |key, value: &str| (AmazonS3ConfigKey::Client(key), value.to_owned());

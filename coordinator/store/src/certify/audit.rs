@@ -98,7 +98,7 @@ pub fn audit(
         && leaves.len() as u64 == certificate.counts;
     let counts = plural(certificate.counts, "count");
     note(finding(
-        "tree",
+        "merkle",
         match signed {
             true => Ok(format!("{counts}, exactly the signed ones")),
             false => Err("the counts differ from the signed ones".to_owned()),
@@ -114,11 +114,11 @@ pub fn audit(
         Ok(plan) if plan.hash() == certificate.plan()? => {
             // Units beyond the plan cannot be counted.
             if let Some(gap) = leaves::gap(&leaves, &plan) {
-                note(finding("cover", Err(gap)));
+                note(finding("coverage", Err(gap)));
             } else {
                 let units = plural(plan.units(), "unit");
                 let covered = format!("the counts cover all {units} of the plan, each once");
-                note(finding("cover", Ok(covered)));
+                note(finding("coverage", Ok(covered)));
                 note(recount(&plan, &leaves, options));
             }
         }

@@ -36,7 +36,11 @@ pub fn copy_to_database(
 ) -> Result<usize, StoreError> {
     let data_files = DataFiles::new(dir);
     if !Lock::marked(&data_files)? {
-        return Err(unusable(dir, "it has no format.json", "give a data directory"));
+        return Err(StoreError::unusable(
+            dir.display(),
+            "it has no format.json",
+            "give a data directory",
+        ));
     }
     let reading = Lock::shared(&data_files)?;
     if matches!(reading, Reading::WhileWritten) {
@@ -85,10 +89,6 @@ pub fn copy_to_database(
     Ok(found.len())
 }
 
-fn unusable(dir: &Path, what: &str, advice: &'static str) -> StoreError {
-    StoreError::Server { place: dir.display().to_string(), what: what.to_owned(), advice }
-}
-
 /// Copies a database without running coordinators into an empty or new directory.
 /// Checks every journal first; returns the number of runs.
 pub fn copy_to_directory(
@@ -99,7 +99,11 @@ pub fn copy_to_directory(
     let data_files = DataFiles::new(dir);
     let lock = Lock::exclusive(&data_files)?;
     if !recover::find_runs(&data_files)?.is_empty() {
-        return Err(unusable(dir, "it holds runs already", "give an empty or a new directory"));
+        return Err(StoreError::unusable(
+            dir.display(),
+            "it holds runs already",
+            "give an empty or a new directory",
+        ));
     }
     let store = PgStore::open(url, "queensctl copy", waits)?;
     for (name, text) in store.medium.texts().all()? {

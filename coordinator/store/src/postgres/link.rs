@@ -155,11 +155,7 @@ impl Server {
     /// name from a CA of the system or of `sslrootcert`.
     pub(super) fn of(url: &str) -> Result<Self, StoreError> {
         let place = StoreUrl::from(url).to_string();
-        let bad = |what: String| StoreError::Server {
-            place: place.clone(),
-            what,
-            advice: "check the store's address",
-        };
+        let bad = |what: String| StoreError::unusable(&place, what, "check the store's address");
         let (url, mode, roots) = split_tls_options(url);
         let mut config: Config = url.parse().map_err(|error| bad(describe(&error)))?;
         config
@@ -217,7 +213,7 @@ impl Server {
     }
 
     pub(super) fn failed(&self, what: impl Into<String>, advice: &'static str) -> StoreError {
-        StoreError::Server { place: self.place.clone(), what: what.into(), advice }
+        StoreError::unusable(&self.place, what, advice)
     }
 
     pub(super) fn without_leader(&self) -> StoreError {

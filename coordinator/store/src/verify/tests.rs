@@ -4,7 +4,7 @@ use std::fs;
 
 use common::{
     board::Board,
-    count::{Counter, CounterConfig, NoProgress, Orientation},
+    count::{Counter, CounterConfig, NoProgress},
     kernel::Kernel,
     plan::{Plan, TaskId},
     run::RunId,
@@ -21,12 +21,7 @@ use super::{Checks, Examined, Meter};
 /// Counts every task of the test plan.
 fn counted() -> Vec<Record> {
     let plan = Plan::new(spec()).unwrap();
-    let setup = CounterConfig {
-        kernel: Kernel::SCALAR,
-        threads: std::num::NonZeroU16::MIN,
-        memory_bytes: 1 << 20,
-        orientation: Orientation::Upright,
-    };
+    let setup = CounterConfig { kernel: Kernel::SCALAR, ..CounterConfig::best(1 << 20) };
     let mut counter = Counter::new(&plan, &setup).unwrap();
     plan.lease_order()
         .map(|TaskId(task)| {
