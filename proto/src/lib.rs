@@ -15,7 +15,8 @@ pub mod connect {
     mod tls;
 
     pub use endpoint::{
-        AuthChannel, BadAddress, CoordinatorEndpoint, Credentials, MutualTls, explain_tls, io_error,
+        AuthChannel, BadAddress, CoordinatorEndpoint, Credentials, MutualTls, explain_io,
+        explain_tls, io_error,
     };
     pub use join::{
         BadJoin, BadToken, BadWorkerSecret, FOLDER, JoinError, JoinString, Token, TokenId,

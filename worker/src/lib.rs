@@ -159,7 +159,8 @@ fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spoo
     }
     if let Some(timeout) = config.idle_timeout {
         tracing::info!(
-            "exits after {} without work, once all runs are finished (--idle-timeout; 0: never)",
+            "exits after {} without work, once it has counted and all runs are finished (--idle-timeout; 0: \
+             never)",
             format_duration(timeout)
         );
     }

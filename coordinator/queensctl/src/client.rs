@@ -8,7 +8,9 @@ use clap::Args;
 use cli::{duration::duration, exit::BadUsage};
 use common::{limits::MESSAGE_BYTES, run::RunId, text::Shown};
 use proto::{
-    connect::{AuthChannel, ConnectionOptions, CoordinatorEndpoint, explain_tls, io_error},
+    connect::{
+        AuthChannel, ConnectionOptions, CoordinatorEndpoint, explain_io, explain_tls, io_error,
+    },
     v1::{self, ListRequest, RunRequest, runs_client::RunsClient},
 };
 use tokio::{
@@ -147,10 +149,9 @@ impl Connection {
             if let Some(why) = explain_tls(&error) {
                 return Unreachable::NoAnswer(format!("{url}: {why}"));
             }
-            let why = io_error(&error).map_or_else(String::new, |why| format!(" ({why})"));
+            let why = io_error(&error).map_or_else(|| error.to_string(), explain_io);
             Unreachable::NoAnswer(format!(
-                "no coordinator answers at {url}{why}; is it running, and is this its --listen \
-                 address? (--coordinator gives another one)"
+                "no coordinator answers at {url}: {why} (--join and --data-dir select another one)"
             ))
         })?)
     }

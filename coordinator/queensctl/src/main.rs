@@ -90,7 +90,7 @@ enum Command {
     Pause(RunOptions),
     /// Resume a paused run
     Resume(RunOptions),
-    /// Cancel a run; its results are kept
+    /// Cancel a run for good; its results are kept (see pause)
     Cancel(EndOptions),
     /// Retry all parked tasks now instead of one at a time
     Retry(RunOptions),

@@ -16,11 +16,15 @@ use cli::{
     threads::Threads,
 };
 use common::{choice::KernelChoice, text::Shown};
-use scheduler::checks::{Check, CheckOutcome};
+use scheduler::{
+    checks::{Check, CheckOutcome},
+    ledger::Principal,
+};
 use store::{
     self, BadStoreUrl, Examined, RunState, StoreError, StoreUrl, VerifyError,
     certify::{
         self, AuditError, AuditOptions as How, BadCertificate, Certificate, CertifyError, Part,
+        Share,
     },
 };
 use view::{
@@ -161,7 +165,7 @@ fn copy_runs(CopyOptions { from, to }: &CopyOptions) -> anyhow::Result<usize> {
             bail!("cannot copy {}: there is no such directory", from.display())
         }
         (Directory(_), Directory(_)) => {
-            bail!("both are directories: copy them with cp -a while no coordinator has them open")
+            bail!("both are directories: copy all files except db and lock, for example with tar")
         }
         (Database(_), Database(_)) => {
             bail!("both are databases: copy them with pg_dump --schema=queens and pg_restore")
@@ -223,7 +227,7 @@ pub(super) struct AuditOptions {
     #[arg(long, value_name = "HEX", value_parser = key)]
     key: Option<String>,
 
-    /// Counting threads [default: all cores]
+    /// Counting threads [default: all CPUs]
     #[arg(long, value_name = "T")]
     threads: Option<Threads>,
 
@@ -331,6 +335,8 @@ fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
     let signer = (!signer_is_known).then(|| {
         labeled("signer", "UNKNOWN: the signature does not identify anyone without --key")
     });
+    let is_worker = |share: &&Share| !Principal::from_stored(&share.principal).is_referee();
+    let workers = certificate.workers.iter().filter(is_worker);
     let subject = format!(
         "N = {}, layout {}, {} solutions, run {}, {} by {}",
         certificate.n,
@@ -338,7 +344,7 @@ fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
         thousands(certificate.solutions.parse().unwrap_or_default()),
         Shown(&certificate.run),
         plural(certificate.counts, "count"),
-        plural(certificate.workers.len(), "worker"),
+        plural(workers.count(), "worker"),
     );
     let checks = certificate.checks.iter().map(|check| {
         let text = check_text(&check.name, &check.outcome, &check.reason);

@@ -61,6 +61,9 @@ fn bind_or_free(address: SocketAddr) -> Result<TcpListener, BindError> {
 /// Returns the first address of `HOST:PORT`.
 async fn resolve(flag: &'static str, given: &str) -> Result<SocketAddr, BadUsage> {
     let first = match given.contains(':') {
+        false if given.parse::<u16>().is_ok() => Err(format!(
+            "the host is missing: give 127.0.0.1:{given}, or 0.0.0.0:{given} for a network"
+        )),
         false => Err(format!("the port is missing: give {given}:PORT")),
         true => match lookup_host(given).await {
             Ok(mut addresses) => addresses.next().ok_or("the name has no address".to_owned()),
@@ -180,7 +183,7 @@ impl Endpoints {
         let link = operator.map(|join| sessions.links.add(join.token().id()));
         let link = link.map_or_else(String::new, |link| {
             format!(
-                "\n  log in once, within 10 minutes, with\n    {url}/login/{link}\n  then: queensctl \
+                "\n  log in once, within 10 minutes, with\n    {url}/login/{link}\n  later: queensctl \
                  dashboard"
             )
         });

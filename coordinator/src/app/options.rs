@@ -180,7 +180,7 @@ pub struct Options {
     #[arg(long, help_heading = COUNTING)]
     pub local: bool,
 
-    /// Threads that count in this process [default: all cores]
+    /// Threads that count in this process [default: all CPUs]
     #[arg(long, value_name = "T", help_heading = COUNTING)]
     pub threads: Option<Threads>,
 

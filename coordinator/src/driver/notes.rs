@@ -130,7 +130,7 @@ impl Driver {
             }
             Change::State { run, state } => {
                 let text = match state {
-                    RunState::Complete => "complete; every check holds",
+                    RunState::Complete => "complete; no check failed",
                     RunState::Contradicted => "contradicted: a check fails",
                     RunState::Disputed => "disputed: counts conflict and there is no referee",
                     RunState::Running => "reopened by a late conflict or a recheck",

@@ -190,7 +190,7 @@ fn figures(view: &RunView) -> Markup {
             }
             div {
                 dt { "Machines" }
-                dd { strong data-figure="machines" { (view.short("machines")) } span data-figure="cores" { (view.short("cores")) } }
+                dd { strong data-figure="machines" { (view.short("machines")) } span data-figure="threads" { (view.short("threads")) } }
             }
             div {
                 dt { "Verification" }

@@ -254,7 +254,7 @@ pub const WORKER_COLUMNS: [Column; 10] = [
     Column::name("Name"),
     Column::words("State"),
     Column::words("Kernel").optional(),
-    Column::numbers("Cores"),
+    Column::numbers("Threads"),
     Column::numbers("Crews").optional(),
     Column::numbers("Speed"),
     Column::numbers("Tasks"),

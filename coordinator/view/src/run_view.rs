@@ -255,13 +255,13 @@ impl RunView {
             1 => ", 1 needs attention".to_owned(),
             more => format!(", {} need attention", thousands(more.into())),
         };
-        let cores = match totals.workers {
+        let threads = match totals.workers {
             0 => "none connected".to_owned(),
-            _ => plural(totals.threads, "core"),
+            _ => plural(totals.threads, "thread"),
         };
         let workers = plural(totals.workers, "worker");
-        self.set("cores", format!("{cores}{attention}"));
-        self.set_both("machines", &workers, format!("{workers}, {cores}{attention}"));
+        self.set("threads", format!("{threads}{attention}"));
+        self.set_both("machines", &workers, format!("{workers}, {threads}{attention}"));
     }
 
     fn set_verification(&mut self, status: &v1::Status) {
@@ -602,8 +602,8 @@ mod tests {
             ),
             ("reference", "published: 39.03 billion", Some("published: 39,029,188,884")),
             ("rate", "1.145 billion/s", Some("1,145,215,440 solutions per second")),
-            ("machines", "1 worker", Some("1 worker, 0 cores")),
-            ("cores", "0 cores", None),
+            ("machines", "1 worker", Some("1 worker, 0 threads")),
+            ("threads", "0 threads", None),
         ] {
             assert_eq!(seen.short(place), text);
             assert_eq!(seen.digits(place), digits, "{place}");

@@ -254,13 +254,16 @@ fn counted(n: u32, result: &v1::Result) -> String {
 
 fn verified(result: &v1::Result) -> String {
     let (passed, failed) = checks(result);
-    let possible = passed + failed.len();
+    let made = match result.checks.len() - passed - failed.len() {
+        0 => format!("{} passed", plural(passed as u64, "check")),
+        others => format!("{} passed ({others} not made)", plural(passed as u64, "check")),
+    };
     match (failed.as_slice(), result.disputed_tasks.is_empty()) {
-        ([], true) => format!("verified: {passed} of {possible} checks"),
-        ([], false) => format!("NOT verified: {passed} of {possible} checks"),
+        ([], true) => format!("verified: {made}"),
+        ([], false) => format!("NOT verified: {made}"),
         (failed, _) => {
             let failed: Vec<_> = failed.iter().map(|name| check_name(name)).collect();
-            format!("NOT verified: {passed} of {possible} checks, failed: {}", failed.join(", "))
+            format!("NOT verified: {made}, failed: {}", failed.join(", "))
         }
     }
 }
@@ -378,7 +381,10 @@ mod tests {
         );
         let of_rechecks = "401 tasks, 1 rechecked, 40 recounted by the referee";
         let times = "39 s counting, 20 s waiting";
-        assert_eq!(verified, format!("verified: 2 of 2 checks, {of_rechecks} · {times}"));
+        assert_eq!(
+            verified,
+            format!("verified: 2 checks passed (1 not made), {of_rechecks} · {times}")
+        );
         // Other machines may join a coordinator that counts itself.
         let worker_totals = Some(v1::WorkerTotals { workers: 2, ..v1::WorkerTotals::default() });
         let joined = v1::Status { worker_totals, ..twenty(|_| {}) };
@@ -390,11 +396,14 @@ mod tests {
         let bad = "(which contradicts the symmetric solutions), DIFFERS from the published count";
         assert_eq!(counted, format!("{solutions} {bad}"));
         assert!(verified.starts_with(
-            "NOT verified: 2 of 3 checks, failed: symmetry, 401 tasks, not rechecked: one machine"
+            "NOT verified: 2 checks passed (1 not made), failed: symmetry, 401 tasks, not rechecked: one machine"
         ));
         let [counted, verified] = lines(false, |result| result.disputed_tasks = vec![3, 5]);
         assert!(counted.contains("DISPUTED (no total): 2 tasks with"), "{counted}");
-        assert!(verified.starts_with("NOT verified: 2 of 2 checks, 401 tasks"), "{verified}");
+        assert!(
+            verified.starts_with("NOT verified: 2 checks passed (1 not made), 401 tasks"),
+            "{verified}"
+        );
         assert_eq!(rechecks(0, 0), "none rechecked");
     }
 

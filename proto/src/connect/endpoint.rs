@@ -318,6 +318,24 @@ pub fn io_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a io::Erro
     }
 }
 
+/// Formats an error of the system with advice.
+pub fn explain_io(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            ": nothing listens there; is the coordinator running, and is this its --listen address?"
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
+            ": check the address, and whether a firewall is in between"
+        }
+        // A failed name lookup has no specific kind.
+        _ if error.to_string().contains("lookup address") => {
+            ": unknown host; check the name, or give the address"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
 /// Explains a failed handshake, if the error or one of its causes is a TLS error.
 pub fn explain_tls(error: &(dyn Error + 'static)) -> Option<&'static str> {
     /// The prefix of rustls' errors for received alerts.

@@ -9,7 +9,7 @@ use std::{
 use common::text::is_shown;
 use serde_json::Value;
 use store::certify::Certificate;
-use tests::process::End;
+use tests::process::{self, End, PATIENCE, Process};
 
 use super::{coordinator_in, queensctl};
 
@@ -43,7 +43,9 @@ impl Fixture {
 fn audit(file: &Path, more: &[&str]) -> End {
     let file = file.to_str().expect("a plain path");
     let common_arguments = ["audit", file, "--seed", "7", "--threads", "2"];
-    queensctl(&[&common_arguments, more].concat())
+    let command = process::queensctl(&[&common_arguments, more].concat());
+    // A task of N = 24 takes a minute of one core.
+    Process::start(command).end_within(10 * PATIENCE)
 }
 
 fn check_failed(end: &End, part: &str) {

@@ -147,7 +147,7 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Resources")]
 pub(crate) struct Resources {
-    /// Number of counting threads [default: all cores].
+    /// Number of counting threads [default: all CPUs, with those of SMT].
     #[arg(long)]
     pub(crate) threads: Option<Threads>,
     /// Memory limit for all threads together, such as 8GiB or 1.5G [default: 80 % of the free memory

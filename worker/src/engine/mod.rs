@@ -636,7 +636,7 @@ impl WorkerEngine {
             self.logged_idle.is_none_or(|at| now.saturating_duration_since(at) >= LOG_INTERVAL);
         if self.held() == 0 && is_due {
             self.logged_idle = Some(now);
-            tracing::info!("waiting for work: {reason}");
+            tracing::info!("no work: {reason}");
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    io,
     pin::Pin,
     sync::{
         Arc,
@@ -18,7 +17,7 @@ use common::{
 };
 use proto::{
     BadMessage, CallId,
-    connect::{AuthChannel, CoordinatorEndpoint, explain_tls, io_error},
+    connect::{AuthChannel, CoordinatorEndpoint, explain_io, explain_tls, io_error},
     issued_secret,
     v1::{self, work_queue_client::WorkQueueClient},
 };
@@ -158,7 +157,7 @@ fn failure(status: &Status) -> CallError {
         return CallError::Unreachable(why.to_owned());
     }
     if let Some(error) = status.source().and_then(io_error) {
-        return CallError::Unreachable(hint(error));
+        return CallError::Unreachable(explain_io(error));
     }
     match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
@@ -169,24 +168,6 @@ fn failure(status: &Status) -> CallError {
         _ if status.source().is_some() => CallError::Garbled(innermost(status)),
         code => CallError::Refused { code, message: Shown(status.message()).to_string() },
     }
-}
-
-/// Formats an error of the system with advice.
-fn hint(error: &io::Error) -> String {
-    let advice = match error.kind() {
-        io::ErrorKind::ConnectionRefused => {
-            ": nothing listens there; is the coordinator running, and is this its --listen address?"
-        }
-        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
-            ": check the address, and whether a firewall is in between"
-        }
-        // A failed name lookup has no specific kind.
-        _ if error.to_string().contains("lookup address") => {
-            ": unknown host; check the name, or give the address"
-        }
-        _ => "",
-    };
-    format!("{error}{advice}")
 }
 
 /// Returns the innermost cause, such as the error of a socket, escaped.

@@ -29,7 +29,7 @@ pub(crate) struct ShowOptions {
     #[arg(long, group = "which")]
     unique: bool,
 
-    /// Show only the K-th solution, from 1, without enumerating those before it
+    /// Show only the K-th solution, from 1; on large boards the parts before it take long to count
     #[arg(long, value_name = "K", group = "which", value_parser = clap::value_parser!(u64).range(1..))]
     index: Option<u64>,
 

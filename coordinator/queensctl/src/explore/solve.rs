@@ -187,7 +187,7 @@ fn iterations(most: u32, seed: u64) -> anyhow::Result<Exit> {
     }
     print_prose(
         "\nAs written, the inner loop restores the column that a queen had before its exchange; \
-         corrected,\nthe current one. Therefore the document needs more tries than the paper.",
+         corrected,\nthe current one. Therefore the version as written needs more tries.",
     )?;
     Ok(Exit::Success)
 }

@@ -29,7 +29,9 @@ pub enum ControlError {
     NoSuchRun(RunId),
     #[error("run {0} is finished")]
     Finished(RunId),
-    #[error("run {0} is cancelled: submit it again")]
+    #[error(
+        "run {0} was cancelled and cannot be continued: a new submission counts from the start"
+    )]
     Cancelled(RunId),
     #[error("run {0} is not finished: cancel it first")]
     Live(RunId),

@@ -69,6 +69,10 @@ impl ArchivePlace {
         let failed = |error| super::cannot("open", &self.path(), &error);
         let Some(bucket) = self.0.strip_prefix(SCHEME) else {
             let path = self.path();
+            if !path.is_dir() {
+                let advice = "give the place of a coordinator's --archive";
+                return Err(StoreError::unusable(self, "there is no such directory", advice));
+            }
             let objects = LocalFileSystem::new_with_prefix(&path).map_err(failed)?;
             return Ok(Arc::new(objects.with_fsync(true)));
         };
