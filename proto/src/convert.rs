@@ -412,6 +412,7 @@ impl TryFrom<v1::SyncResponse> for SyncReply {
             reason: Field::decode("reason", reply.reason)?,
             all_runs_finished: reply.all_runs_finished,
             drain: reply.drain,
+            self_test_stored: reply.self_test_stored,
         })
     }
 }
@@ -428,6 +429,7 @@ impl From<SyncReply> for v1::SyncResponse {
             all_runs_finished: reply.all_runs_finished,
             drain: reply.drain,
             issued_secret: Vec::new(),
+            self_test_stored: reply.self_test_stored,
         }
     }
 }

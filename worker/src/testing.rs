@@ -94,7 +94,12 @@ pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
 
 /// Returns a reply without content; the next call is due in 10 s.
 pub(crate) fn quiet() -> SyncReply {
-    SyncReply { next_sync_ms: 10_000, lease_ms: 60_000, ..SyncReply::default() }
+    SyncReply {
+        next_sync_ms: 10_000,
+        lease_ms: 60_000,
+        self_test_stored: true,
+        ..SyncReply::default()
+    }
 }
 
 /// Returns the acknowledgement of a lease's result.

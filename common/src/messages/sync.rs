@@ -31,8 +31,8 @@ pub struct SyncRequest {
 pub struct SelfTestReport {
     /// Failed threads since the process started.
     pub failed_threads: u32,
-    /// Period before this call, in milliseconds, whose results may be wrong; 0 once a call with all of
-    /// these results was answered.
+    /// Period before this call, in milliseconds, whose results may be wrong; 0 once the coordinator has
+    /// stored a report with all of these results.
     ///
     /// [`u64::MAX`] if no self-test passed in this process: then results of earlier processes may
     /// be wrong too.
@@ -87,6 +87,8 @@ pub struct SyncReply {
     pub all_runs_finished: bool,
     /// Whether an operator asked this process to drain.
     pub drain: bool,
+    /// Whether the self-test report was stored: a refused worker's is not.
+    pub self_test_stored: bool,
 }
 
 /// Reply to a partial; whatever the verdict, the worker may drop the partial.

@@ -143,6 +143,7 @@ impl Words {
             reason: self.text(limits::REASON_BYTES),
             all_runs_finished: self.next() > 1 << 63,
             drain: self.next() > 1 << 63,
+            self_test_stored: self.next() > 1 << 63,
         }
     }
 }

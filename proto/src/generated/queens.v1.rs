@@ -159,7 +159,7 @@ pub struct SelfTestReport {
     #[prost(uint32, tag = "1")]
     pub failed_threads: u32,
     /// Counts made within this time before the call may be wrong; the largest number means all counts that
-    /// the worker ever made. 0 once a call with all of these counts was answered.
+    /// the worker ever made. 0 once the coordinator has stored a report with all of these counts.
     #[prost(uint64, tag = "2")]
     pub suspect_window_ms: u64,
     /// Tests passed since the process began.
@@ -246,6 +246,10 @@ pub struct SyncResponse {
     /// worker stores the new secret and repeats the call with it. The rest of the request was ignored.
     #[prost(bytes = "vec", tag = "9")]
     pub issued_secret: ::prost::alloc::vec::Vec<u8>,
+    /// The request's results and self-test report were stored. If these are all suspect results, further
+    /// reports state none.
+    #[prost(bool, tag = "10")]
+    pub self_test_stored: bool,
 }
 /// The answer to one partial. Whatever the verdict, the worker may drop the partial.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

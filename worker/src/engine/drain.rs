@@ -129,8 +129,8 @@ pub(super) struct SelfTests {
     suspect_from: Option<Instant>,
     /// Whether all results are suspect: a thread that failed never passed.
     are_all_suspect: bool,
-    /// Number of results in the current call, if it has all suspect ones.
-    in_call: Option<usize>,
+    /// Whether the current call has all suspect results.
+    in_call: bool,
 }
 
 impl SelfTests {
@@ -143,7 +143,7 @@ impl SelfTests {
         self.failed += 1;
         self.are_all_suspect |= last_passed.is_none();
         self.suspect_from = self.suspect_from.into_iter().chain(last_passed).min();
-        self.in_call = None;
+        self.in_call = false;
     }
 
     /// Returns whether results are suspect, and the coordinator may not know or have them all.
@@ -151,14 +151,14 @@ impl SelfTests {
         self.are_all_suspect || self.suspect_from.is_some()
     }
 
-    /// Notes a call with this many results; `all` if none is left.
-    pub(super) fn called(&mut self, results: usize, all: bool) {
-        self.in_call = all.then_some(results);
+    /// Notes the start of a call; `all` if it has all results.
+    pub(super) fn called(&mut self, all: bool) {
+        self.in_call = all;
     }
 
-    /// Notes a reply that acknowledges this many results.
-    pub(super) fn answered(&mut self, acknowledged: usize) {
-        if self.in_call.take().is_some_and(|results| results <= acknowledged) {
+    /// Notes a reply; `stored` if the coordinator has stored the report.
+    pub(super) fn answered(&mut self, stored: bool) {
+        if stored && self.in_call {
             (self.are_all_suspect, self.suspect_from) = (false, None);
         }
     }

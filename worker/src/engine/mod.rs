@@ -303,7 +303,7 @@ impl WorkerEngine {
         for acknowledgement in &reply.acknowledgements {
             self.acknowledged(acknowledgement, now);
         }
-        self.self_tests.answered(reply.acknowledgements.len());
+        self.self_tests.answered(reply.self_test_stored);
         for revocation in &reply.revoked {
             self.revoked(revocation);
         }
@@ -490,7 +490,7 @@ impl WorkerEngine {
     /// that the coordinator does not release them.
     fn request(&mut self, seconds_wanted: f64, now: Instant) -> SyncRequest {
         let (partials, later) = self.outbox.send(limits::PARTIALS);
-        self.self_tests.called(partials.len(), later.is_empty());
+        self.self_tests.called(later.is_empty());
         let listed =
             |LeaseKey { task, epoch }, started| HeldLease { task, epoch, cost_done: 0, started };
         let waiting = self.grants.leases().map(|lease| listed(lease, false));

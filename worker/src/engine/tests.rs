@@ -62,6 +62,7 @@ impl Bench {
             match (field, word) {
                 (_, "finished") => reply.all_runs_finished = true,
                 (_, "drain") => reply.drain = true,
+                (_, "ignored") => reply.self_test_stored = false,
                 (_, "no-work") => reply.reason = "every task is counted".to_owned(),
                 (_, word) if word.starts_with(|c: char| c.is_ascii_lowercase() && c != 'b') => {
                     field = word;

@@ -252,6 +252,7 @@ impl Scheduler {
             reply.acknowledgements.push(acknowledgement);
         }
         self.take_self_tests(worker, request);
+        reply.self_test_stored = true;
         let restarted = match session {
             SessionUpdate::Known => false,
             SessionUpdate::Restarted => true,

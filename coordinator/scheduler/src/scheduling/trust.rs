@@ -260,7 +260,7 @@ impl Scheduler {
 
     /// Applies a worker's self-test report.
     /// If more threads than before have failed, its counts since the last passed test are rechecked.
-    /// A worker whose report was answered states no suspect time: then only its display is restored.
+    /// A worker whose report was stored states no suspect time: then only its display is restored.
     pub(super) fn take_self_tests(&mut self, worker: WorkerIx, request: &SyncRequest) {
         let report = request.self_test;
         let is_full = request.partials.len() >= self.config.partials_per_sync;
