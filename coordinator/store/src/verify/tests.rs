@@ -126,6 +126,18 @@ fn a_changed_digit_and_an_altered_line_are_found() {
 }
 
 #[test]
+fn lines_after_the_saved_state_may_reopen_a_run() {
+    let state = |disk: &OnDisk| disk.journal().with_file_name("state.json");
+    let saved = fs::read(state(&OnDisk::closed(&[&complete()]))).unwrap();
+    let dispute = EntryKind::Disputed.change(record(1, 0, 2, 1_000));
+    let disk = OnDisk::closed(&[&complete(), &[dispute]]);
+    // A crash before the state was saved.
+    fs::write(state(&disk), saved).unwrap();
+    let run = report(&disk).runs.remove(0);
+    assert_eq!(run.evidence.disputed, [TaskId(0)]);
+}
+
+#[test]
 fn a_total_that_contradicts_the_checks_is_found() {
     // The error in the first task's count; `None` if it has no count.
     for (error, part) in [
