@@ -205,7 +205,7 @@ pub struct Options {
 
     /// Program to run for a complete run, a dispute or an alert: the event is passed in QUEENS_EVENT,
     /// _KIND, _RUN, _N and _TEXT, and as JSON on stdin
-    #[arg(long, value_name = "PROGRAM", help_heading = "Output")]
+    #[arg(long, value_name = "PROGRAM", value_parser = program, help_heading = "Output")]
     pub on_event: Option<PathBuf>,
 
     /// Log format: text, or json for one object per line
@@ -354,6 +354,15 @@ pub(super) fn advertised(text: &str) -> Result<Authority, String> {
 fn peer(text: &str) -> Result<String, String> {
     let bad = || format!("'{text}' is not HOST:PORT, such as node8:7171");
     is_host_port(text).then(|| text.to_owned()).ok_or_else(bad)
+}
+
+/// Parses the path of an existing file, or the name of a program to search in `PATH`.
+fn program(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.components().count() > 1 && !path.is_file() {
+        true => Err("no such file: give an executable program".to_owned()),
+        false => Ok(path),
+    }
 }
 
 #[cfg(test)]
