@@ -364,7 +364,7 @@ impl Scheduler {
         self.reopen_if_finished(run, before.standing().is_some());
         if contradicts_itself {
             self.blame(count.worker, &format!("its two counts of task {task} differ"), None);
-            self.void_counts(key, &BTreeSet::from([count.worker]));
+            self.void_counts(key, Some(count.worker));
             // Another referee's count may be final now.
             self.settle_if_final(key);
         }

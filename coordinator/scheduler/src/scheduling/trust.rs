@@ -95,32 +95,33 @@ impl Scheduler {
         for &culprit in &culprits {
             self.release_all(culprit);
         }
-        self.void_all(&culprits, except);
+        self.void_all(except);
     }
 
-    /// Voids the counts of these workers in all runs that are not cancelled, except those of one task.
-    fn void_all(&mut self, of: &BTreeSet<WorkerIx>, except: Option<LeaseIx>) {
+    /// Voids the counts of barred machines in all runs that are not cancelled, except those of one task.
+    fn void_all(&mut self, except: Option<LeaseIx>) {
         for run in 0..self.runs.len() {
             if self.runs[run].state() == RunState::Cancelled {
                 continue;
             }
             for task in self.runs[run].all_tasks() {
                 if except != Some((run, task)) {
-                    self.void_counts((run, task), of);
+                    self.void_counts((run, task), None);
                 }
             }
             self.announce_if_done(run);
         }
     }
 
-    /// Voids these workers' counts of a task unless another token or a referee agreed.
+    /// Voids the counts of barred machines of a task, and of `also`, unless another token or a referee agreed.
     /// The task then has the state that its other counts give it. Barred machines confirm nothing.
-    pub(super) fn void_counts(&mut self, key: LeaseIx, of: &BTreeSet<WorkerIx>) {
+    /// Recounts of a stopped referee stay: the disputes wait for another one.
+    pub(super) fn void_counts(&mut self, key: LeaseIx, also: Option<WorkerIx>) {
         let (run, task) = key;
         let (confirmed, state) =
             (self.runs[run].tasks().done(task), self.runs[run].task_state(task));
         let is_void = |worker| {
-            of.contains(&worker) || worker != OWN_REFEREE && self.workers.is_barred(worker)
+            also == Some(worker) || worker != OWN_REFEREE && self.workers.is_barred(worker)
         };
         let is_kept = confirmed.is_some_and(|done| done.confirmed >= Confirmation::OtherToken)
             && state.counts().iter().any(|count| !is_void(count.worker));
@@ -241,12 +242,9 @@ impl Scheduler {
     }
 
     /// Voids counts of barred machines that a crash or an earlier version left.
-    /// Recounts of a stopped referee stay: the disputes wait for another one.
     pub(super) fn void_barred_counts(&mut self) {
-        let is_barred = |worker: &_| *worker != OWN_REFEREE && self.workers.is_barred(*worker);
-        let barred: BTreeSet<_> = self.workers.all().filter(is_barred).collect();
-        if !barred.is_empty() {
-            self.void_all(&barred, None);
+        if self.workers.all().any(|worker| self.workers.is_barred(worker)) {
+            self.void_all(None);
         }
     }
 
