@@ -14,28 +14,28 @@ test:
 # Simulation: more than a million faults over 2,500 seeds in the default configuration, with a tally by kind, and
 # a tenth as many seeds of each attack.
 simulate seeds="2500":
-    QUEENS_SIM_SEEDS={{seeds}} cargo test -p tests --test simulation -- --nocapture --test-threads 1
+    QUEENS_SIM_SEEDS={{seeds}} cargo test --test all simulation:: -- --nocapture --test-threads 1
 
 # A thousand run completions (new and finished runs, one and three) next to two busy cores: none hangs.
 ends:
     yes > /dev/null & one=$!; yes > /dev/null & two=$!; trap "kill $one $two" EXIT; \
-    QUEENS_ENDS=250 cargo test -p tests --test processes ends_after_its_runs -- --nocapture
+    QUEENS_ENDS=250 cargo test --test all ends_after_its_runs -- --nocapture
 
 # 200 kill -9 of the coordinator and 200 of workers in one run of more than 20,000 tasks.
 kills:
-    QUEENS_KILLS=200 cargo test --release -p tests --test crash directory -- --nocapture
+    QUEENS_KILLS=200 cargo test --release --test all crash::directory -- --nocapture
 
 # 500 flipped bits and 200 truncations in the files of coordinator and worker.
 flips:
-    QUEENS_FLIPS=500 QUEENS_CUTS=200 cargo test -p tests --test crash damage -- --nocapture
+    QUEENS_FLIPS=500 QUEENS_CUTS=200 cargo test --test all crash::damage -- --nocapture
 
 # Failovers between coordinators with a PostgreSQL store, and kills of the database (needs postgresql-15).
 databases:
-    QUEENS_TAKEOVERS=50 QUEENS_DATABASE_KILLS=200 cargo test -p tests --features postgres --test crash databases -- --nocapture
+    QUEENS_TAKEOVERS=50 QUEENS_DATABASE_KILLS=200 cargo test --features tests/postgres --test all crash::databases -- --nocapture
 
 # Loss of the coordinator's disk, with an archive.
 disk-losses:
-    QUEENS_DISK_LOSSES=50 cargo test -p tests --features archive --test crash archive -- --nocapture
+    QUEENS_DISK_LOSSES=50 cargo test --features tests/archive --test all crash::archive -- --nocapture
 
 # Test the NEON kernels under emulation (needs qemu-user, gcc-aarch64-linux-gnu and the target's std).
 neon *tests="kernel join":

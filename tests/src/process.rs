@@ -97,9 +97,6 @@ pub fn build(package: impl AsRef<Path>) -> PathBuf {
     };
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--workspace", "--bins"])
-        // With a test among the targets, cargo chooses the features of libraries that
-        // `cargo test --workspace` chose; otherwise it would compile all of them again.
-        .args(["--test", "simulation"])
         .args(FEATURES)
         .args(["--profile", profile, "--target-dir"])
         .arg(target_dir)

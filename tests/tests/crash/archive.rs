@@ -15,7 +15,7 @@ use tests::{
     service::Recorder,
 };
 
-use crate::{RUN_TIMEOUT, SMALL, accepted, number};
+use super::{RUN_TIMEOUT, SMALL, accepted, number};
 
 /// Starts a coordinator that archives its directory.
 fn archived(cluster: &Cluster) -> Process {

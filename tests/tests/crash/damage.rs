@@ -26,7 +26,7 @@ use tests::{
     service::HandWorker,
 };
 
-use crate::{Board, number};
+use super::{Board, number};
 
 /// A short run: every damaged copy of it is counted to the end.
 const TINY: Board = Board { run: by_rows("12", "10"), solutions: "14200", tasks: 0 };

@@ -18,7 +18,7 @@ use tests::{
     service::{Recorder, find_join},
 };
 
-use crate::{Board, LARGE, RUN_TIMEOUT, SMALL, accepted, check_acknowledged, number};
+use super::{Board, LARGE, RUN_TIMEOUT, SMALL, accepted, check_acknowledged, number};
 
 struct Journal<'a>(&'a Postgres);
 

@@ -116,7 +116,7 @@ const IDENTITIES: u32 = 8_400;
 /// Maximum memory of the coordinator with these streams and workers.
 const MEMORY_BYTES: u64 = 200_000_000;
 
-/// `cargo test -p tests --test service unread_ -- --nocapture` prints the figures.
+/// `cargo test --test all unread_ -- --nocapture` prints the figures.
 #[tokio::test]
 async fn unread_streams_take_little_memory() -> anyhow::Result<()> {
     let cluster = Cluster::new(&["--n", "20", "--no-http"]);

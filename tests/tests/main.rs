@@ -1,0 +1,11 @@
+//! All integration tests, in one program, because linking it is slow. Without a package, as in
+//! `cargo test --test all crash::directory`, Cargo compiles no library again.
+
+mod access;
+mod cli;
+mod crash;
+mod docs;
+mod fuzz_corpus;
+mod processes;
+mod service;
+mod simulation;
