@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the registry crates that several cargo commands compiled more than once in one profile.
-
-Cargo compiles the libraries of procedural macros separately if they need other features there; the list shows the features.
+"""Fails if several cargo commands compiled the same registry crate, because they chose other features for it.
 
 Arguments: files with the output of `cargo … --message-format json`, one for each command.
 """
@@ -11,18 +9,21 @@ import json
 import pathlib
 import sys
 
-compiled = collections.defaultdict(list)
+compiled = collections.defaultdict(lambda: collections.defaultdict(set))
 for path in map(pathlib.Path, sys.argv[1:]):
     for message in map(json.loads, path.read_text().splitlines()):
         if message["reason"] != "compiler-artifact" or message["fresh"] or not message["package_id"].startswith("registry"):
             continue
-        target, profile = message["target"], message["profile"]
-        key = message["package_id"].split("#")[1], target["name"], tuple(target["kind"]), tuple(sorted(profile.items()))
-        compiled[key].append(f"{path.stem}: {', '.join(message['features']) or 'no features'}")
+        target = message["target"]
+        key = message["package_id"].split("#")[1], target["name"], *target["kind"]
+        compiled[key][path.stem].update(message["features"])
 
-twice = {package: by for (package, *_), by in sorted(compiled.items()) if len(by) > 1}
-print(f"{len(compiled)} compilations of registry crates, {len(twice)} crates compiled twice in one profile")
-for package, by in twice.items():
-    print(f"  {package} ({'; '.join(by)})")
+twice = {key: by for key, by in sorted(compiled.items()) if len(by) > 1}
+print(f"{len(compiled)} registry crates, {len(twice)} of them compiled by several commands")
+for (package, *_), by in twice.items():
+    changed = set.union(*by.values()) - set.intersection(*by.values())
+    print(f"  {package}: {', '.join(sorted(changed)) or 'features of its dependencies'}")
 if not compiled:
     sys.exit("nothing was compiled: start from an empty target folder")
+if twice:
+    sys.exit("choose the same features for all commands: [workspace.dependencies] in Cargo.toml, tests/Cargo.toml")

@@ -163,10 +163,13 @@ mod examples {
     /// Returns a Python with the modules that the client needs.
     fn python() -> Option<PathBuf> {
         let named = env::var_os("QUEENS_PYTHON").map(PathBuf::from);
+        let is_named = named.is_some();
         let python = named.unwrap_or_else(|| PathBuf::from("python3"));
         let mut command = Command::new(&python);
-        let output = command.args(["-c", "import grpc, grpc_tools.protoc"]).output().ok()?;
-        output.status.success().then_some(python)
+        let output = command.args(["-c", "import grpc, grpc_tools.protoc"]).output();
+        let has_modules = output.is_ok_and(|output| output.status.success());
+        assert!(has_modules || !is_named, "QUEENS_PYTHON has no grpcio and grpcio-tools");
+        has_modules.then_some(python)
     }
 }
 
@@ -177,7 +180,7 @@ mod examples {
 mod readme {
     use super::*;
 
-    /// Commands that build or test this workspace; `.ci/run` runs them.
+    /// Commands that build or test this workspace; `.ci/run` runs the tests and builds the programs in another profile.
     const ELSEWHERE: [&str; 2] = ["cargo test --workspace", "cargo build --release"];
 
     /// Returns the commands of all code blocks, without their comments.

@@ -1,6 +1,6 @@
 //! Simulated runs with faults and attacks from a seed, with default options.
 //! `QUEENS_SIM_SEED=17` replays one seed of a test and prints its outcome; `QUEENS_SIM_SEEDS=5000` runs more;
-//! CI runs 120, `just simulate` 2,500. Attacks run only a tenth of them, from seed QUEENS_SIM_FROM on.
+//! CI runs 40, `just simulate` 2,500. Attacks run only a tenth of them, from seed QUEENS_SIM_FROM on.
 
 use scheduler::ledger::Recheck;
 use tests::sim::{ATTACKS, Outcome, Scenario, Tally, run};
@@ -38,7 +38,7 @@ fn every_seed_ends_exact_except_for_lies_that_were_not_rechecked() {
     if is_replay(Scenario::new) {
         return;
     }
-    let outcomes = runs(100, 1, Scenario::new);
+    let outcomes = runs(40, 1, Scenario::new);
     let seeds = outcomes.len() as u64;
     let mut faults = Tally::default();
     outcomes.iter().for_each(|outcome| faults += outcome.faults);
