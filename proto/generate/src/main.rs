@@ -14,6 +14,9 @@ const FILES: [&str; 4] = [
     "queens/v1/tokens.proto",
 ];
 
+/// What decides about the output besides them, hashed after them.
+const GENERATOR: [&str; 2] = ["generate/src/main.rs", "generate/Cargo.lock"];
+
 fn main() -> anyhow::Result<ExitCode> {
     let check = match env::args().nth(1).as_deref() {
         None => false,
@@ -53,9 +56,11 @@ fn compile(proto: &Path, scratch: &Path) -> anyhow::Result<[(&'static str, Vec<u
     tonic_prost_build::configure().out_dir(scratch).compile_fds(descriptors)?;
     let code = fs::read(scratch.join("queens.v1.rs"))?;
     let mut sources = Sha256::new();
-    for file in FILES {
+    for file in FILES.iter().chain(&GENERATOR) {
         sources.update(fs::read(proto.join(file))?);
     }
+    sources.update(&code);
+    sources.update(&encoded);
     let hash: String = sources.finalize().iter().map(|b| format!("{b:02x}")).collect();
     Ok([
         ("queens.v1.rs", code),
