@@ -4,7 +4,6 @@ use std::{
     borrow::BorrowMut,
     fs,
     io::ErrorKind,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -12,6 +11,7 @@ use std::{
 };
 
 use auth::Role;
+use kit::Port;
 use proto::{
     connect::{AuthChannel, CoordinatorEndpoint},
     v1::{GetStatusRequest, Status, Worker, runs_client::RunsClient},
@@ -36,35 +36,30 @@ pub const fn by_rows(n: &'static str, cost: &'static str) -> [&'static str; 8] {
     ["--n", n, "--method", "rows", "--layout", "first-rows", "--task-cost", cost]
 }
 
-/// Returns a port that is free now; it is not reserved for the caller.
-pub fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    free.local_addr().expect("a bound port").port()
-}
-
 /// A scratch directory, and the port of a coordinator that a test starts and stops.
 pub struct Cluster {
     dir: Arc<TempDir>,
-    port: u16,
+    port: Port,
     arguments: Vec<String>,
 }
 
 impl Cluster {
     /// Creates a cluster whose coordinator has these arguments, such as `--n 16`.
     pub fn new(arguments: &[&str]) -> Self {
-        let port = free_port();
-        Self::at(port, &[arguments, &["--listen", &format!("127.0.0.1:{port}")]].concat())
+        let port = Port::reserve();
+        let listen = format!("127.0.0.1:{}", port.number());
+        Self::at(port, &[arguments, &["--listen", &listen]].concat())
     }
 
     /// Creates a cluster whose coordinator other machines can reach.
     pub fn public(arguments: &[&str]) -> Self {
-        let port = free_port();
-        let listen = format!("0.0.0.0:{port}");
+        let port = Port::reserve();
+        let listen = format!("0.0.0.0:{}", port.number());
         let listen = ["--listen", &listen, "--advertise", "127.0.0.1"];
         Self::at(port, &[arguments, &listen].concat())
     }
 
-    fn at(port: u16, arguments: &[&str]) -> Self {
+    fn at(port: Port, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let dir = Arc::new(tempfile::tempdir().expect("a temporary directory"));
         Self { dir, port, arguments }
@@ -72,14 +67,11 @@ impl Cluster {
 
     /// Creates a coordinator with the same directory and arguments on another port.
     pub fn standby(&self) -> Self {
-        let port = free_port();
-        let readdress =
-            |argument: &String| argument.replace(&self.address(), &format!("127.0.0.1:{port}"));
-        Self {
-            dir: Arc::clone(&self.dir),
-            port,
-            arguments: self.arguments.iter().map(readdress).collect(),
-        }
+        let port = Port::reserve();
+        let address = format!("127.0.0.1:{}", port.number());
+        let readdress = |argument: &String| argument.replace(&self.address(), &address);
+        let arguments = self.arguments.iter().map(readdress).collect();
+        Self { dir: Arc::clone(&self.dir), port, arguments }
     }
 
     /// Returns a path in the scratch directory.
@@ -93,7 +85,7 @@ impl Cluster {
 
     /// Returns the coordinator's `HOST:PORT`.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port.number())
     }
 
     /// Returns the arguments with which programs find the running coordinator.
@@ -205,7 +197,7 @@ impl Cluster {
 
     /// Waits for the end of the run; checks the total and verifies the data directory.
     pub fn check_exact(&self, coordinator: Process, solutions: &str) -> Value {
-        let end = coordinator.end_within(10 * PATIENCE);
+        let end = coordinator.end();
         assert!(!end.stderr.contains("parked"), "{end:#?}");
         let result = end.json();
         assert_eq!(

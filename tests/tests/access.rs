@@ -14,6 +14,7 @@ use std::{
 };
 
 use auth::{Access, Authenticator, CALLS, NewToken, PkiFiles, Role};
+use kit::Port;
 use proto::connect::{CaHash, CoordinatorEndpoint, JoinString, Token, TokenId, explain_tls};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -23,7 +24,7 @@ use scheduler::Config;
 use store::MemoryStore;
 use tests::{
     cluster::{Cluster, SLOW, journal, listening},
-    process::{End, Process, command, coordinator, queensctl, worker},
+    process::{End, Process, command, coordinator, queensctl, wait_until, worker},
     service::{Service, bind_port},
 };
 use time::OffsetDateTime;
@@ -284,12 +285,13 @@ fn loopback_needs_a_token_unless_the_coordinator_is_insecure() {
 #[test]
 fn programs_on_the_coordinators_machine_find_a_join_string() {
     let dir = tempfile::tempdir().unwrap();
-    let serve = ["--n", "12", "--listen", "127.0.0.1:0", "--no-http"];
+    let port = Port::reserve();
+    let listen = format!("127.0.0.1:{}", port.number());
+    let serve = ["--n", "12", "--listen", &listen, "--no-http"];
     let coordinator = Process::start(coordinator(&serve).current_dir(&dir));
     let printed = coordinator.stderr_line("  worker --data-dir ");
     let data = printed.trim().strip_prefix("worker --data-dir ").unwrap();
-    let listening = coordinator.stderr_line("listening on ");
-    let address = listening.split("listening on ").nth(1).unwrap().split(": ").next().unwrap();
+    coordinator.stderr_line(&format!("listening on {listen}: "));
     let runs =
         |connection: &[&str]| run_in(dir.path(), "queensctl", &[&["runs"], connection].concat());
     for connection in [&[][..], &["--data-dir", data]] {
@@ -300,7 +302,7 @@ fn programs_on_the_coordinators_machine_find_a_join_string() {
     drop(worker);
     drop(coordinator.kill());
 
-    let other = TcpListener::bind(address).unwrap();
+    let other = TcpListener::bind(&listen).unwrap();
     let first_byte = thread::spawn(move || {
         let mut first = [0];
         other.accept().unwrap().0.read_exact(&mut first).unwrap();
@@ -345,7 +347,7 @@ fn a_coordinator_moves_and_its_workers_keep_working() {
     worker.arg(cluster.path("spool")).args(SLOW);
     let worker = Process::start(worker.env("QUEENS_JOIN", first.join_for("worker")));
     // Waits for a count, which the move could lose.
-    while !joined(&join, &["export", "last"]).stdout.contains("accepted") {}
+    wait_until("a count", || joined(&join, &["export", "last"]).stdout.contains("accepted"));
     first.terminate().logs(&["everything is saved"]);
     let moved = cluster.path("moved");
     fs::rename(cluster.data_dir(), &moved).unwrap();

@@ -6,9 +6,10 @@ use std::{
     process::Command,
 };
 
+use kit::Port;
 use proto::connect::FOLDER;
 use tests::{
-    cluster::{Cluster, free_port},
+    cluster::Cluster,
     process::{Process, check_transcript, command, comparable},
 };
 
@@ -198,7 +199,7 @@ mod readme {
     /// A directory in which a reader types.
     struct Reader {
         dir: tempfile::TempDir,
-        port: u16,
+        port: Port,
     }
 
     impl Reader {
@@ -228,7 +229,7 @@ mod readme {
             };
             let program =
                 program.unwrap_or_else(|| panic!("this test knows no such command: {line}"));
-            let port = format!(":{}", self.port);
+            let port = format!(":{}", self.port.number());
             let mut command = command(program, &[]);
             command.args(words.map(|word| word.replace(":7171", &port)));
             command.current_dir(self.dir.path()).env_remove("XDG_STATE_HOME");
@@ -243,8 +244,10 @@ mod readme {
         let [first, coordinator, worker, watch, whole, sample] = commands[..] else {
             panic!("this test knows six commands of README: {commands:#?}");
         };
-        let reader =
-            Reader { dir: tempfile::tempdir().expect("a temporary directory"), port: free_port() };
+        let reader = Reader {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+            port: Port::reserve(),
+        };
         let mut runs = Vec::new();
         let total =
             "N = 16: 14,772,512 solutions (1,846,955 fundamental), matches the published count";

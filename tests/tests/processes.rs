@@ -8,7 +8,6 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Command, Stdio},
-    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -17,7 +16,7 @@ use proto::v1::{self, RunRequest, Status, SubmitRequest};
 use tests::{
     cluster::{Cluster, SmallDisk, by_rows, files, journal, listening, named},
     load::memory_bytes,
-    process::{End, Process, coordinator, in_shell, queensctl, worker},
+    process::{End, PATIENCE, Process, coordinator, in_shell, queensctl, wait_until, worker},
     service::HandWorker,
 };
 
@@ -99,18 +98,15 @@ async fn a_worker_that_gets_sigterm_again_continues_to_drain() {
     for worker in &workers {
         worker.signal("TERM");
         worker.stderr_line("draining: ");
-        // Further apart than signals that count as one.
-        for _ in 0..4 {
-            thread::sleep(Duration::from_millis(200));
-            worker.signal("TERM");
-        }
     }
     let [patient, hurried] = workers;
-    // An INT right after a TERM counts as the same signal, on a busy machine perhaps the second one too.
-    for _ in 0..5 {
+    // Signals shortly after a TERM count as the same one, so both workers get more until one is interrupted.
+    wait_until("Ctrl-C interrupts", || {
+        patient.signal("TERM");
         hurried.signal("INT");
-        thread::sleep(Duration::from_millis(400));
-    }
+        hurried.has_ended()
+    });
+    patient.signal("TERM");
     hurried.end().code(130);
     coordinator.signal("CONT");
     patient.end().ok();
@@ -481,7 +477,7 @@ async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(Duration::from_secs(60), counted).await??;
+    tokio::time::timeout(PATIENCE, counted).await??;
     coordinator.stdout_line(r#""solutions":"92""#);
     let end = coordinator.terminate();
     assert_eq!(end.stdout.lines().count(), 2, "{end:#?}");

@@ -1,6 +1,9 @@
 //! Builders and fixtures for tests: plans, true counts, workers and databases.
 
+mod port;
 pub mod postgres;
+
+pub use port::Port;
 
 use common::{
     board::Board,

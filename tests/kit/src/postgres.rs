@@ -3,10 +3,11 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
+
+use crate::Port;
 
 /// Password of the databases' owner.
 pub const PASSWORD: &str = "hush-hush";
@@ -15,7 +16,7 @@ pub const PASSWORD: &str = "hush-hush";
 pub struct Postgres {
     programs: PathBuf,
     dir: tempfile::TempDir,
-    port: u16,
+    port: Port,
     process: Option<Child>,
     settings: Vec<String>,
 }
@@ -28,10 +29,9 @@ impl Postgres {
             return None;
         };
         let dir = tempfile::Builder::new().prefix("queens-pg").tempdir().unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut server = Self {
             programs,
-            port: free.local_addr().unwrap().port(),
+            port: Port::reserve(),
             dir,
             process: None,
             settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
@@ -48,7 +48,6 @@ impl Postgres {
             .output()
             .unwrap();
         assert!(made.status.success(), "initdb: {made:?}");
-        drop(free);
         server.restart();
         Some(server)
     }
@@ -88,7 +87,7 @@ impl Postgres {
             let mut command = self.command("postgres");
             command.arg("-D").arg(self.data());
             command.args(["-c", "listen_addresses=127.0.0.1"]);
-            command.args(["-c", &format!("port={}", self.port)]);
+            command.args(["-c", &format!("port={}", self.port.number())]);
             command.args(["-c", &format!("unix_socket_directories={}", self.dir.path().display())]);
             for setting in &self.settings {
                 command.args(["-c", setting]);
@@ -129,12 +128,12 @@ impl Postgres {
     /// Returns the URL of a database over the socket.
     pub fn url(&self, name: &str) -> String {
         let dir = self.dir.path().display();
-        format!("postgres:///{name}?host={dir}&port={}&user=queens", self.port)
+        format!("postgres:///{name}?host={dir}&port={}&user=queens", self.port.number())
     }
 
     /// Returns the URL of a database over TCP, with the password.
     pub fn tcp_url(&self, name: &str) -> String {
-        format!("postgres://queens:{PASSWORD}@127.0.0.1:{}/{name}", self.port)
+        format!("postgres://queens:{PASSWORD}@127.0.0.1:{}/{name}", self.port.number())
     }
 
     /// Runs a statement with psql.
@@ -142,7 +141,7 @@ impl Postgres {
         self.command("psql")
             .args(["--no-psqlrc", "-At", "-U", "queens", "-h"])
             .arg(self.dir.path())
-            .args(["-p", &self.port.to_string(), "-d", database, "-c", statement])
+            .args(["-p", &self.port.number().to_string(), "-d", database, "-c", statement])
             .output()
             .unwrap()
     }

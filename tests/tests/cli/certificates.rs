@@ -9,7 +9,7 @@ use std::{
 use common::text::is_shown;
 use serde_json::Value;
 use store::certify::Certificate;
-use tests::process::{self, End, PATIENCE, Process};
+use tests::process::{self, End, Process};
 
 use super::{coordinator_in, queensctl};
 
@@ -45,7 +45,7 @@ fn audit(file: &Path, more: &[&str]) -> End {
     let common_arguments = ["audit", file, "--seed", "7", "--threads", "2"];
     let command = process::queensctl(&[&common_arguments, more].concat());
     // A task of N = 24 takes a minute of one core.
-    Process::start(command).end_within(10 * PATIENCE)
+    Process::start(command).end()
 }
 
 fn check_failed(end: &End, part: &str) {

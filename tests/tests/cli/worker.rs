@@ -8,7 +8,7 @@ use std::{
 
 use common::kernel::Kernel;
 use serde_json::Value;
-use tests::process::{End, Process, command, has_signal, in_shell};
+use tests::process::{End, Process, command, has_signal, in_shell, wait_until};
 
 use super::{keys, other_server};
 
@@ -164,11 +164,8 @@ impl Drop for NestedGroup {
     fn drop(&mut self) {
         for group in [&self.inner, &self.outer] {
             // The system frees a group a moment after its last process.
-            while fs::remove_dir(group)
-                .is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
-            {
-                std::thread::yield_now();
-            }
+            let is_busy = |error: io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+            wait_until("the group is free", || !fs::remove_dir(group).is_err_and(is_busy));
         }
     }
 }

@@ -18,7 +18,7 @@ use tests::{
     service::{Recorder, find_join},
 };
 
-use super::{Board, LARGE, RUN_TIMEOUT, SMALL, accepted, check_acknowledged, number};
+use super::{Board, LARGE, SMALL, accepted, check_acknowledged, number};
 
 struct Journal<'a>(&'a Postgres);
 
@@ -113,7 +113,7 @@ fn standbys_take_over_repeatedly() {
         leads = 1 - leads;
     }
     let fast = cluster.fast_worker(&connection);
-    let end = leader.end_within(RUN_TIMEOUT);
+    let end = leader.end();
     drop((slow, fast));
     check(end, &board, &url);
     let term = journal.ask("SELECT term FROM queens.leader");
@@ -175,7 +175,7 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
         }
     }
     let fast = cluster.fast_worker(&recorder.connection());
-    let end = tokio::task::block_in_place(|| serving.end_within(RUN_TIMEOUT));
+    let end = tokio::task::block_in_place(|| serving.end());
     drop((slow, fast));
     assert!(!end.stderr.contains(PASSWORD), "{end:#?}");
     check(end, &board, &database);
@@ -217,7 +217,7 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     serving.stderr_line("answers again");
     journal.grows(lines);
     let fast = cluster.fast_worker(&cluster.connection());
-    let end = serving.end_within(RUN_TIMEOUT);
+    let end = serving.end();
     drop((slow, fast));
     check(end, &SMALL, &url);
     server.ask("postgres", "DROP DATABASE queens");

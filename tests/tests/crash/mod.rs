@@ -29,10 +29,6 @@ struct Board {
 const SMALL: Board = Board { run: by_rows("18", "2000"), solutions: "666090624", tasks: 5_000 };
 const LARGE: Board = Board { run: by_rows("19", "4500"), solutions: "4968057848", tasks: 20_000 };
 
-/// Time limit of a run, which takes long on a busy machine.
-#[cfg(any(feature = "archive", feature = "postgres"))]
-const RUN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30 * 60);
-
 fn number(variable: &str, default: usize) -> usize {
     env::var(variable).map_or(default, |number| number.parse().expect("a number"))
 }

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tests::{
     cluster::{Cluster, named},
     load::resident_bytes,
-    process::{Process, queensctl},
+    process::{PATIENCE, Process, queensctl},
     service::{HandWorker, Service},
 };
 use tokio::task::block_in_place;
@@ -43,14 +43,17 @@ async fn an_impersonator_is_barred_alone() -> anyhow::Result<()> {
     let reply = liar.calls.sync(message).await?.into_inner();
     assert!(!reply.issued_secret.is_empty() && reply.grants.is_empty(), "{reply:?}");
     let mut partials = Vec::new();
-    loop {
-        let reply = liar.call(partials, 0.01).await?;
-        if reply.reason.contains("no more work") {
-            break;
+    let lying = async {
+        loop {
+            let reply = liar.call(partials, 0.01).await?;
+            if reply.reason.contains("no more work") {
+                return anyhow::Ok(());
+            }
+            partials = reply.grants.iter().map(count).collect();
+            partials.iter_mut().for_each(|partial| partial.count += 8);
         }
-        partials = reply.grants.iter().map(count).collect();
-        partials.iter_mut().for_each(|partial| partial.count += 8);
-    }
+    };
+    tokio::time::timeout(PATIENCE, lying).await??;
     assert_ne!(liar.worker().0.to_be_bytes().to_vec(), victim.id);
     let mut runs = RunsClient::new(cluster.connect().await?);
     let workers = runs.workers(WorkersRequest::default()).await?.into_inner().workers;
