@@ -93,9 +93,11 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
-fn every_alert_has_a_row_in_the_troubleshooting_page() {
+fn every_alert_has_a_row_in_the_troubleshooting_page_and_a_test() {
     let rules = read("deploy/monitoring/alerts.yml");
     let table = read("docs/troubleshooting.md");
+    // promtool runs these tests, where it is installed.
+    let tested = read("deploy/monitoring/alerts.test.yml");
     let mut alerts = 0;
     for rule in rules.split("- alert: ").skip(1) {
         let name = rule.lines().next().unwrap();
@@ -104,6 +106,9 @@ fn every_alert_has_a_row_in_the_troubleshooting_page() {
         assert!(rule.contains(&runbook), "{name} has no {runbook}");
         let line = format!("| <a id=\"{anchor}\"></a>`{name}` | ");
         assert!(table.contains(&line), "{name} has no line");
+        let description = rule.lines().find(|line| line.contains("description: "));
+        let (_, description) = description.and_then(|line| line.split_once(": ")).unwrap();
+        assert!(tested.contains(description), "alerts.test.yml does not expect: {description}");
         alerts += 1;
     }
     assert!(alerts > 5, "{alerts} alerts");
