@@ -9,11 +9,13 @@ pub mod fuzz_targets;
 
 /// Connections to coordinators: endpoints, join strings, tokens and certificates.
 pub mod connect {
+    mod dial;
     mod endpoint;
     mod join;
     mod options;
     mod tls;
 
+    pub use dial::{ConnectError, dial};
     pub use endpoint::{
         AuthChannel, BadAddress, CoordinatorEndpoint, Credentials, MutualTls, explain_io,
         explain_tls, io_error,

@@ -8,14 +8,11 @@ use clap::Args;
 use cli::{duration::duration, exit::BadUsage};
 use common::{limits::MESSAGE_BYTES, run::RunId, text::Shown};
 use proto::{
-    connect::{
-        AuthChannel, ConnectionOptions, CoordinatorEndpoint, explain_io, explain_tls, io_error,
-    },
+    connect::{AuthChannel, ConnectionOptions, CoordinatorEndpoint, dial, explain_tls, io_error},
     v1::{self, ListRequest, RunRequest, runs_client::RunsClient},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
     time::timeout,
 };
 use tonic::{Code, Response, Status};
@@ -149,9 +146,9 @@ impl Connection {
             if let Some(why) = explain_tls(&error) {
                 return Unreachable::NoAnswer(format!("{url}: {why}"));
             }
-            let why = io_error(&error).map_or_else(|| error.to_string(), explain_io);
             Unreachable::NoAnswer(format!(
-                "no coordinator answers at {url}: {why} (--join and --data-dir select another one)"
+                "no coordinator answers at {url}: {} (--join and --data-dir select another one)",
+                error.explain()
             ))
         })?)
     }
@@ -190,9 +187,8 @@ impl Connection {
         let Some(CoordinatorEndpoint::Plain(uri)) = self.address().ok() else {
             return false;
         };
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let probe = async {
-            let mut stream = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+            let mut stream = dial(&uri).await.map_err(io::Error::other)?;
             stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
             let mut start = [0; 5];
             stream.read_exact(&mut start).await?;

@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
+use hyper_util::rt::TokioIo;
+use tokio::{io::AsyncReadExt as _, time::timeout};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
@@ -23,9 +24,12 @@ use tonic::{
     service::{Interceptor, interceptor::InterceptedService},
     transport::{self, Channel, ClientTlsConfig, Endpoint, Uri},
 };
+use tower::service_fn;
 
 use super::{
-    BadTlsFile, FOLDER, Identity, JoinError, JoinString, PinnedCa, SERVER_NAME, TrustedCa,
+    BadTlsFile, ConnectError, FOLDER, Identity, JoinError, JoinString, PinnedCa, SERVER_NAME,
+    TrustedCa, dial,
+    dial::{first_address, first_success, host_of, tcp},
     join_file,
 };
 
@@ -156,7 +160,7 @@ impl CoordinatorEndpoint {
         }
     }
 
-    /// Returns the endpoints to try in order, each an address of the same coordinator.
+    /// Returns an endpoint for each host of the coordinator, in the order of preference.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         let endpoints = match self {
             Self::Plain(uri) => vec![Endpoint::from(uri.clone())],
@@ -192,16 +196,21 @@ impl CoordinatorEndpoint {
         endpoints.into_iter().map(kept_alive).collect()
     }
 
-    /// Connects to the first endpoint that answers; if none does, returns the error of the first.
-    pub async fn connect(&self) -> Result<AuthChannel, transport::Error> {
-        let mut first_error = None;
-        for endpoint in self.endpoints() {
-            match endpoint.connect().await {
-                Ok(channel) => return Ok(self.authenticate(channel)),
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
-        }
-        Err(first_error.expect("a coordinator has an address"))
+    /// Connects to the first address that answers, among all addresses of all hosts.
+    pub async fn connect(&self) -> Result<AuthChannel, ConnectError> {
+        let to_host = |endpoint: Endpoint| async move {
+            let to_address = |address| {
+                let endpoint = endpoint.clone();
+                async move {
+                    let connector =
+                        service_fn(move |_| async move { tcp(address).await.map(TokioIo::new) });
+                    Ok(endpoint.connect_with_connector(connector).await?)
+                }
+            };
+            first_address(endpoint.uri(), to_address).await
+        };
+        let channel = first_success(self.endpoints(), to_host).await?;
+        Ok(self.authenticate(channel))
     }
 
     /// Returns the token to send with every call.
@@ -292,15 +301,13 @@ fn is_loopback(host: &str) -> bool {
 /// Connects and waits for the server to send something.
 /// With TLS 1.3, the server can reject a client's certificate only after the handshake.
 async fn probe(MutualTls { uri, ca, identity }: &MutualTls) -> io::Result<()> {
-    let host = uri.host().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let name = ServerName::try_from(host_of(uri).to_owned()).map_err(io::Error::other)?;
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&TLS13])
         .map_err(io::Error::other)?
         .with_root_certificates(ca.roots())
         .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.certified())));
-    let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+    let tcp = dial(uri).await.map_err(io::Error::other)?;
     let connector = TlsConnector::from(Arc::new(config));
     let mut stream = connector.connect(name, tcp).await?;
     stream.read_u8().await.map(drop)

@@ -1,14 +1,6 @@
 //! Calls to the coordinator, over HTTP/2 with reconnection or within the process.
 
-use std::{
-    error::Error,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{error::Error, io, pin::Pin, sync::Arc, time::Duration};
 
 use common::{
     limits,
@@ -21,12 +13,16 @@ use proto::{
     issued_secret,
     v1::{self, work_queue_client::WorkQueueClient},
 };
-use tonic::{Code, Request, Status, transport::Endpoint};
+use tokio::{
+    sync::Mutex,
+    time::{error::Elapsed, timeout},
+};
+use tonic::{Code, Request, Status};
 use tracing::Instrument as _;
 
 use crate::{config::Coordinator, spool::Identity};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A call in progress.
@@ -68,22 +64,14 @@ impl CallError {
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     pub(super) coordinator: Coordinator,
-    /// Clients, one per address of a remote coordinator.
-    clients: Vec<WorkQueueClient<AuthChannel>>,
-    /// Index of the client for the next call; a failure selects the next client.
-    current: Arc<AtomicUsize>,
+    /// The client of a remote coordinator; `None` before the first call and after a failure.
+    client: Arc<Mutex<Option<WorkQueueClient<AuthChannel>>>>,
     identity: Identity,
 }
 
 impl Transport {
     pub(crate) fn new(coordinator: Coordinator, identity: Identity) -> Self {
-        let clients = match &coordinator {
-            Coordinator::Remote(remote) => {
-                remote.endpoints().into_iter().map(|endpoint| client(remote, endpoint)).collect()
-            }
-            Coordinator::InProcess(_) => Vec::new(),
-        };
-        Self { coordinator, clients, current: Arc::default(), identity }
+        Self { coordinator, client: Arc::default(), identity }
     }
 
     /// Creates a call, sent when it is polled; the coordinator logs the same ID.
@@ -91,7 +79,7 @@ impl Transport {
         let transport = self.clone();
         let call = async move {
             let reply = match transport.coordinator.clone() {
-                Coordinator::Remote(_) => transport.sync_remote(id, request).await,
+                Coordinator::Remote(remote) => transport.sync_remote(&remote, id, request).await,
                 Coordinator::InProcess(calls) => {
                     let stopped = || CallError::Unreachable("it has stopped".to_owned());
                     calls.sync(request).await.ok_or_else(stopped)
@@ -106,11 +94,22 @@ impl Transport {
         Box::pin(call.instrument(tracing::debug_span!("call", %id)))
     }
 
-    async fn sync_remote(self, id: CallId, request: SyncRequest) -> Result<SyncReply, CallError> {
-        let number = self.current.load(Ordering::Relaxed) % self.clients.len();
-        let reply = self.authenticated(number, id, request).await;
+    async fn sync_remote(
+        self,
+        remote: &CoordinatorEndpoint,
+        id: CallId,
+        request: SyncRequest,
+    ) -> Result<SyncReply, CallError> {
+        let mut kept = self.client.lock().await;
+        let client = match &*kept {
+            Some(client) => client.clone(),
+            None => kept.insert(connect(remote).await?).clone(),
+        };
+        drop(kept);
+        let reply = self.authenticated(client, id, request).await;
         if let Err(CallError::Unreachable(_) | CallError::Garbled(_)) = reply {
-            self.current.store(number + 1, Ordering::Relaxed);
+            // The coordinator may be at another address by now.
+            *self.client.lock().await = None;
         }
         reply
     }
@@ -118,11 +117,10 @@ impl Transport {
     /// Makes a call with the worker's secret; repeats it with a newly issued one.
     async fn authenticated(
         &self,
-        number: usize,
+        mut client: WorkQueueClient<AuthChannel>,
         id: CallId,
         request: SyncRequest,
     ) -> Result<SyncReply, CallError> {
-        let mut client = self.clients[number].clone();
         let mut was_issued = false;
         loop {
             let mut message = v1::SyncRequest::from(request.clone());
@@ -131,7 +129,8 @@ impl Transport {
             }
             let mut message = Request::new(message);
             id.write(message.metadata_mut());
-            let reply = client.sync(message).await.map_err(|status| failure(&status))?.into_inner();
+            let reply = timeout(CALL_TIMEOUT, client.sync(message)).await.map_err(late)?;
+            let reply = reply.map_err(|status| failure(&status))?.into_inner();
             match issued_secret(&reply)? {
                 None => return Ok(SyncReply::try_from(reply)?),
                 Some(issued) if !was_issued => self.identity.store(issued).await,
@@ -145,11 +144,17 @@ impl Transport {
     }
 }
 
-fn client(coordinator: &CoordinatorEndpoint, endpoint: Endpoint) -> WorkQueueClient<AuthChannel> {
-    let channel = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT).connect_lazy();
-    WorkQueueClient::new(coordinator.authenticate(channel))
-        .max_decoding_message_size(limits::MESSAGE_BYTES)
-        .max_encoding_message_size(limits::MESSAGE_BYTES)
+async fn connect(remote: &CoordinatorEndpoint) -> Result<WorkQueueClient<AuthChannel>, CallError> {
+    match timeout(CONNECT_TIMEOUT, remote.connect()).await.map_err(late)? {
+        Ok(channel) => Ok(WorkQueueClient::new(channel)
+            .max_decoding_message_size(limits::MESSAGE_BYTES)
+            .max_encoding_message_size(limits::MESSAGE_BYTES)),
+        Err(error) => Err(CallError::Unreachable(error.explain())),
+    }
+}
+
+fn late(_: Elapsed) -> CallError {
+    CallError::Unreachable(explain_io(&io::ErrorKind::TimedOut.into()))
 }
 
 fn failure(status: &Status) -> CallError {
