@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -28,6 +28,9 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 /// The pause after an error of `accept`, which is unlikely to vanish immediately.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// The time for which a closed connection discards what its client still sends.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// The interval between two log lines about refused connections.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
@@ -220,15 +223,16 @@ pub struct AcceptedConnection {
     peer: Peer,
     io: Box<dyn Io>,
     limits: Limits,
-    /// The next check of the idle time.
+    /// The next check of the idle time; after `poll_shutdown`, the end of the wait for the client.
     check: Pin<Box<Sleep>>,
+    is_shut_down: bool,
     _permit: OwnedSemaphorePermit,
 }
 
 impl AcceptedConnection {
     fn new(peer: Peer, io: Box<dyn Io>, permit: OwnedSemaphorePermit, limits: Limits) -> Self {
         let check = Box::pin(sleep(limits.unadmitted));
-        Self { peer, io, limits, check, _permit: permit }
+        Self { peer, io, limits, check, is_shut_down: false, _permit: permit }
     }
 
     fn has_ended(&mut self, context: &mut Context<'_>) -> bool {
@@ -292,8 +296,25 @@ impl AsyncWrite for AcceptedConnection {
         Pin::new(&mut self.io).poll_flush(context)
     }
 
+    /// Ends the sent data, then discards what the client still sends, for a limited time.
+    ///
+    /// A socket that is closed with unread data resets the connection, and the client may lose a
+    /// response that was sent before the request was read.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
+        if !self.is_shut_down {
+            ready!(Pin::new(&mut self.io).poll_shutdown(context))?;
+            self.is_shut_down = true;
+            self.check.as_mut().reset(Instant::now() + LINGER);
+        }
+        let mut discarded = [0; 4096];
+        while self.check.as_mut().poll(context).is_pending() {
+            let mut buffer = ReadBuf::new(&mut discarded);
+            match ready!(Pin::new(&mut self.io).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {}
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -201,6 +201,12 @@ impl<S> Layer<S> for AuthLayer {
     }
 }
 
+/// Returns the token of an `Authorization` header; schemes ignore case (RFC 9110).
+pub fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start())
+}
+
 /// A service that sees only authorized calls, with their [`Principal`] attached.
 #[derive(Clone)]
 pub struct AuthService<S> {
@@ -215,7 +221,7 @@ impl<S> AuthService<S> {
             .headers()
             .get(http::header::AUTHORIZATION)
             .map(|value| value.to_str().unwrap_or_default())
-            .map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
+            .map(|value| bearer(value).unwrap_or(value));
         let peer = request.extensions().get::<Peer>();
         let activity = peer.map(|peer| &peer.activity);
         let path = request.uri().path();

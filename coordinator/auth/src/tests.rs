@@ -99,8 +99,10 @@ async fn plain_text_is_accepted_on_loopback() {
     let join = server.tokens.join(Role::Viewer).unwrap();
     assert_eq!(join, None, "viewers get none by default");
     let join = server.tokens.join(Role::Worker).unwrap().unwrap();
-    for credential in [join.token().expose(), join.expose()] {
-        let bearer: MetadataValue<_> = format!("Bearer {credential}").parse().unwrap();
+    for (scheme, credential) in
+        [("Bearer", join.token().expose()), ("bearer", join.expose()), ("BEARER ", join.expose())]
+    {
+        let bearer: MetadataValue<_> = format!("{scheme} {credential}").parse().unwrap();
         let add_bearer = move |mut request: Request<()>| {
             request.metadata_mut().insert("authorization", bearer.clone());
             Ok::<_, Status>(request)

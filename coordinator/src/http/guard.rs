@@ -201,9 +201,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return Ok(None);
     };
-    let bearer = value.to_str().ok();
-    let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
-    match bearer {
+    match value.to_str().ok().and_then(auth::bearer) {
         Some(token) => Ok(Some(token)),
         None => Err(Refusal::new(
             StatusCode::UNAUTHORIZED,

@@ -462,6 +462,9 @@ fn tokens_permit_what_their_role_may() {
         refused(&ask("GET", path, Some("Basic abc")), 401, "Bearer TOKEN");
         refused(&ask("GET", path, Some(&worker)), 403, "has role worker");
         assert_eq!(ask("GET", path, Some(&viewer)).code, 200);
+        // Schemes ignore case (RFC 9110).
+        let lower = viewer.replace("Bearer", "bearer");
+        assert_eq!(ask("GET", path, Some(&lower)).code, 200);
     }
     let cancel = "/api/v1/runs/last/cancel";
     refused(&ask("POST", cancel, Some(&viewer)), 403, "has role viewer");
@@ -469,6 +472,18 @@ fn tokens_permit_what_their_role_may() {
         refused(&ask("POST", "/api/v1/runs", Some(bearer)), 403, "has role");
     }
     assert_eq!(ask("POST", cancel, Some(&operator)).json()["state"], "cancelled");
+}
+
+/// The body exceeds the buffers of the sockets, so the server answers while the client still sends.
+#[test]
+fn a_refusal_before_the_body_is_read_arrives() {
+    let fixture = Fixture::start(&["--n", "14"]);
+    let body = "x".repeat(16 << 20);
+    let head = format!("Host: localhost\r\nContent-Length: {}\r\n", body.len());
+    for (path, code) in [("/api/v1/runs", "401"), ("/nothing", "404")] {
+        let line = raw(&fixture.http, &format!("POST {path} HTTP/1.1\r\n{head}\r\n{body}"));
+        assert!(line.starts_with(&format!("HTTP/1.1 {code}")), "{path}: {line}");
+    }
 }
 
 /// The link logs in as an operator once, and then says how to get another link.
