@@ -518,7 +518,16 @@ fn a_finished_run_is_deleted_completely() {
     drop(coordinator.kill());
     let again = cluster.coordinator();
     assert_eq!(cluster.queensctl(&["runs"]).stdout.lines().count(), 2);
+    // The stream continues after the events that it has shown, though the coordinator restarts.
+    let follow = ["events", "--follow", "--json"];
+    let follower = Process::start(cluster.queensctl_command(&follow));
+    follower.stdout_line("leads, term 2");
+    again.interrupt().ok();
+    let again = cluster.coordinator();
+    let leads: Value = serde_json::from_str(&follower.stdout_line("leads, term")).unwrap();
+    assert!(leads["text"].as_str().unwrap().contains("leads, term 3"), "{leads}");
     submit();
+    follower.stdout_line(" submitted");
     cluster.queensctl(&["cancel", "last", "--yes"]).ok();
     drop(again.kill());
     let _third = cluster.coordinator();

@@ -141,16 +141,17 @@ impl Connection {
             ));
         }
         let channel = self.in_time(address.connect()).await?;
-        Ok(channel.map_err(|error| {
+        channel.map_err(|error| {
             let url = self.url();
-            if let Some(why) = explain_tls(&error) {
-                return Unreachable::NoAnswer(format!("{url}: {why}"));
+            match explain_tls(&error) {
+                Some(why) => anyhow!("{url}: {why}"),
+                None => Unreachable::NoAnswer(format!(
+                    "no coordinator answers at {url}: {} (--join and --data-dir select another one)",
+                    error.explain()
+                ))
+                .into(),
             }
-            Unreachable::NoAnswer(format!(
-                "no coordinator answers at {url}: {} (--join and --data-dir select another one)",
-                error.explain()
-            ))
-        })?)
+        })
     }
 
     /// Returns a connection with the time limit of slow requests.

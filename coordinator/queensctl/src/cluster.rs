@@ -19,7 +19,8 @@ use view::{
 };
 
 use super::{
-    client::Connection,
+    client::{Client, Connection},
+    follow::next_message,
     output::{print, print_json, print_objects},
 };
 
@@ -97,23 +98,39 @@ pub(super) struct EventsOptions {
 }
 
 pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> anyhow::Result<()> {
-    let (mut client, run) = connection.connect_to(options.run.as_ref()).await?;
-    let request = EventsRequest { run, after: 0, follow: options.follow };
-    let mut stream = connection.ask(client.events(request)).await?;
+    let (client, run) = connection.connect_to(options.run.as_ref()).await?;
+    let open = async |mut client: Client, after| {
+        let request = EventsRequest { run, after, follow: options.follow };
+        connection.ask(client.events(request)).await
+    };
+    let mut stream = open(client, 0).await?;
+    if options.follow {
+        let mut last = 0;
+        let lost = &mut |line: String| {
+            eprint_line(&line);
+            Ok(())
+        };
+        loop {
+            let resume = async |client| open(client, last).await;
+            let event = next_message(connection, &mut stream, resume, lost).await?;
+            last = event.sequence;
+            match options.json {
+                true => print_json(view::event_json(&event))?,
+                false => print(&prose(&view::event_line(&event), stdout_width()))?,
+            }
+        }
+    }
     let mut events = Vec::new();
     loop {
         match stream.message().await {
             Ok(Some(event)) if options.json => print_json(view::event_json(&event))?,
-            Ok(Some(event)) if options.follow => {
-                print(&prose(&view::event_line(&event), stdout_width()))?;
-            }
             Ok(Some(event)) => events.push(event),
             Ok(None) => break,
             Err(status) => return Err(connection.explain(&status).await),
         }
     }
     match events.is_empty() {
-        _ if options.json || options.follow => Ok(()),
+        _ if options.json => Ok(()),
         true => print("no events yet"),
         false => print(&view::events_table(&events, stdout_width())),
     }

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use cli::exit::Exit;
 use proto::v1::{self, RunState, WatchStatusRequest};
 use tokio::time::sleep;
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Streaming};
 use view::text::stdout_width;
 
 use super::{
-    client::{Client, Connection, Unreachable},
+    client::{Client, Connection, Refused, Unreachable},
     output::{print, print_json},
 };
 
@@ -37,36 +37,15 @@ pub(super) async fn follow(
 ) -> anyhow::Result<Exit> {
     let mut stream = stream_of(connection, &mut client, run).await?;
     loop {
-        let lost = match stream.message().await {
-            Ok(Some(status)) => {
-                run = status.run.as_ref().map(|run| run.run);
-                let ended = ended(&status);
-                show(RunUpdate::Status(Box::new(status)))?;
-                match ended {
-                    Some(exit) => return Ok(exit),
-                    None => continue,
-                }
-            }
-            Ok(None) => Status::unavailable("the coordinator closed the connection"),
-            Err(status) => status,
-        };
-        if !matches!(lost.code(), Code::Unavailable | Code::Unknown | Code::Cancelled) {
-            return Err(connection.explain(&lost).await);
+        let open = async |mut client| stream_of(connection, &mut client, run).await;
+        let lost = &mut |line| show(RunUpdate::Disconnected(line));
+        let status = next_message(connection, &mut stream, open, lost).await?;
+        run = status.run.as_ref().map(|run| run.run);
+        let ended = ended(&status);
+        show(RunUpdate::Status(Box::new(status)))?;
+        if let Some(exit) = ended {
+            return Ok(exit);
         }
-        let url = connection.url();
-        show(RunUpdate::Disconnected(format!("{url} does not answer; retrying every second")))?;
-        stream = loop {
-            sleep(RETRY_INTERVAL).await;
-            let again = match connection.connect().await {
-                Ok(mut client) => stream_of(connection, &mut client, run).await,
-                Err(error) => Err(error),
-            };
-            match again {
-                Err(error) if error.is::<Unreachable>() => {}
-                Err(error) => return Err(error),
-                Ok(stream) => break stream,
-            }
-        };
     }
 }
 
@@ -77,6 +56,55 @@ async fn stream_of(
 ) -> anyhow::Result<Streaming<v1::Status>> {
     let request = WatchStatusRequest { run, interval_ms: 1000 };
     connection.ask(client.watch_status(request)).await
+}
+
+/// Returns the next message of a stream, which is opened again after a lost connection.
+/// Fails only if the coordinator refuses it.
+pub(super) async fn next_message<T>(
+    connection: &Connection,
+    stream: &mut Streaming<T>,
+    open: impl AsyncFn(Client) -> anyhow::Result<Streaming<T>>,
+    show_lost: &mut dyn FnMut(String) -> anyhow::Result<()>,
+) -> anyhow::Result<T> {
+    let mut shown = String::new();
+    loop {
+        let mut error = match stream.message().await {
+            Ok(Some(message)) => return Ok(message),
+            Ok(None) => Unreachable::Lost(String::new()).into(),
+            Err(status) => connection.explain(&status).await,
+        };
+        loop {
+            if is_final(&error) {
+                return Err(error);
+            }
+            let line = match error.downcast_ref() {
+                Some(Unreachable::NoAnswer(_) | Unreachable::Lost(_)) => {
+                    format!("{} does not answer; retrying every second", connection.url())
+                }
+                None => format!("{}; retrying every second", view::text::one_line(&error)),
+            };
+            if line != shown {
+                show_lost(line.clone())?;
+                shown = line;
+            }
+            sleep(RETRY_INTERVAL).await;
+            let opened = async { open(connection.connect().await?).await };
+            match opened.await {
+                Ok(opened) => break *stream = opened,
+                Err(again) => error = again,
+            }
+        }
+    }
+}
+
+/// Returns whether an error is the coordinator's answer, which a later attempt does not change.
+fn is_final(error: &anyhow::Error) -> bool {
+    // While a coordinator stops or starts, connections fail in many ways.
+    use Code::{Cancelled, ResourceExhausted, Unavailable, Unknown};
+    let refused = error.downcast_ref::<Refused>();
+    refused.is_some_and(|refused| {
+        !matches!(refused.code, Cancelled | ResourceExhausted | Unavailable | Unknown)
+    })
 }
 
 /// Returns the exit code of a finished run.

@@ -77,6 +77,8 @@ requests! {
     /// Returns later events of one run, or of all runs and the cluster, oldest first.
     read events(run: Option<RunId>, after: u64) -> Result<Vec<RunEvent>, Stopped> =
         |driver| driver.events(run, after);
+    /// Returns the sequence number of the newest event; 0 without events.
+    read last_event() -> Result<u64, Stopped> = |driver| driver.last_event();
     /// Records an event of the cluster.
     change note_event(kind: &'static str, text: String) -> Result<(), Stopped> =
         |driver| driver.note(None, (kind, &text), &None);

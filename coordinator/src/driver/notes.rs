@@ -189,6 +189,11 @@ impl Driver {
         self.notes.changed.remove(&Some(run));
     }
 
+    /// Returns the sequence number of the newest event; 0 without events.
+    pub(super) fn last_event(&self) -> u64 {
+        self.notes.last
+    }
+
     /// Returns later events of one run, or of all runs and the cluster, oldest first.
     pub(super) fn events(&self, run: Option<RunId>, after: u64) -> Vec<RunEvent> {
         let logs = self.notes.logs.iter().filter(|(of, _)| run.is_none() || **of == run);

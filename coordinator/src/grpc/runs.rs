@@ -194,6 +194,13 @@ impl Runs for RunsService {
             None => None,
         };
         let (driver, mut closing) = (self.driver.clone(), self.closing.clone());
+        let last = driver.last_event().await?;
+        if after > last {
+            return Err(Status::out_of_range(format!(
+                "the event log ends at event {last}, before event {after}: this coordinator has other \
+                 data; read its events from the start"
+            )));
+        }
         let mut changes = driver.changes();
         Ok(stream(|sender| async move {
             loop {
