@@ -86,7 +86,7 @@ impl PublicAddress {
         Self {
             host: match host {
                 Some(host) => host.to_owned(),
-                None if listener.ip().is_unspecified() => own_host(),
+                None if listener.ip().is_unspecified() => own_hosts(listener.ip()).swap_remove(0),
                 None => bracketed(listener.ip()),
             },
             port: port.unwrap_or(listener.port()),
@@ -105,23 +105,30 @@ impl PublicAddress {
     }
 }
 
-/// Returns the local address of the default route; the host name if there is none.
-fn own_host() -> String {
+/// Returns the hosts under which a listener on all addresses is reachable, at least one: the local addresses
+/// of the default routes, IPv4 first; the host name if there are none.
+fn own_hosts(any: IpAddr) -> Vec<String> {
     // Documentation addresses: connecting a UDP socket only selects a route and sends nothing.
     let probes: [(IpAddr, IpAddr); 2] = [
         (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
     ];
-    let routed = probes.into_iter().find_map(|(any, far)| {
-        let socket = UdpSocket::bind((any, 0)).ok()?;
+    // A listener on [::] accepts both families.
+    let accepted = probes.into_iter().filter(|(of, _)| of.is_ipv4() || any.is_ipv6());
+    let routed = accepted.filter_map(|(of, far)| {
+        let socket = UdpSocket::bind((of, 0)).ok()?;
         socket.connect((far, 9)).ok()?;
         let own = socket.local_addr().ok()?.ip();
         (!own.is_unspecified() && !own.is_loopback()).then(|| bracketed(own))
     });
-    routed.unwrap_or_else(|| match host_name().trim() {
-        "" => "localhost".to_owned(),
-        name => name.to_owned(),
-    })
+    let mut hosts: Vec<_> = routed.collect();
+    if hosts.is_empty() {
+        hosts.push(match host_name().trim() {
+            "" => "localhost".to_owned(),
+            name => name.to_owned(),
+        });
+    }
+    hosts
 }
 
 /// Formats an address for a URL.
@@ -214,7 +221,12 @@ fn authenticator(
         true => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         false => address,
     };
-    let mut addresses = vec![public.authority(), own.to_string()];
+    let mut addresses = vec![public.authority()];
+    if options.advertise.is_none() && address.ip().is_unspecified() {
+        let hosts = own_hosts(address.ip());
+        addresses.extend(hosts.iter().map(|host| format!("{host}:{}", address.port())));
+    }
+    addresses.push(own.to_string());
     addresses.dedup();
     addresses.extend(options.peer.iter().cloned());
     let tokens = TokenAuth::open(secrets, addresses, clock)?;

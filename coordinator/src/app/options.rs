@@ -1,6 +1,6 @@
 //! The command line of `coordinator`.
 
-use std::{num::NonZeroU64, path::PathBuf, time::Duration};
+use std::{net::IpAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use axum::http::uri::Authority;
 use clap::Parser;
@@ -340,7 +340,7 @@ pub(super) fn advertised(text: &str) -> Result<Authority, String> {
     let parsed = text.parse().ok().filter(|authority: &Authority| {
         // The parser also accepts users and invalid ports.
         host_and_port(authority) == text
-            && !authority.host().is_empty()
+            && is_destination(authority.host())
             && authority.port_u16() != Some(0)
     });
     parsed.ok_or_else(|| {
@@ -351,9 +351,23 @@ pub(super) fn advertised(text: &str) -> Result<Authority, String> {
     })
 }
 
+/// Returns whether clients can connect to a host: a name, or the address of one machine.
+fn is_destination(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']');
+    match ip.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        Ok(IpAddr::V4(ip)) => !ip.is_unspecified() && !ip.is_broadcast() && !ip.is_multicast(),
+        Ok(IpAddr::V6(ip)) => !ip.is_unspecified() && !ip.is_multicast(),
+        // The system's resolver reads `0` and `0.0` as 0.0.0.0.
+        Err(_) => !host.trim_matches(['0', '.']).is_empty(),
+    }
+}
+
 fn peer(text: &str) -> Result<String, String> {
-    let bad = || format!("'{text}' is not HOST:PORT, such as node8:7171");
-    is_host_port(text).then(|| text.to_owned()).ok_or_else(bad)
+    let is_peer =
+        is_host_port(text) && text.rsplit_once(':').is_some_and(|(host, _)| is_destination(host));
+    is_peer.then(|| text.to_owned()).ok_or_else(|| {
+        format!("'{text}' is not HOST:PORT of another coordinator, such as node8:7171")
+    })
 }
 
 /// Parses the path of an existing file, or the name of a program to search in `PATH`.
@@ -372,5 +386,18 @@ mod tests {
     #[test]
     fn every_flag_has_a_variable_and_every_command_examples() {
         environment::check_examples::<Options>(&NEEDS);
+    }
+
+    #[test]
+    fn clients_are_sent_only_to_addresses_of_machines() {
+        for host in ["node7", "10.0.0.7", "[fe80::1]", "0.example", "localhost"] {
+            assert!(advertised(host).is_ok() && peer(&format!("{host}:7171")).is_ok(), "{host}");
+        }
+        let nowhere = ["0.0.0.0", "[::]", "[::ffff:0.0.0.0]", "0", "0.0", "224.0.0.1", "[ff02::1]"];
+        for host in nowhere.into_iter().chain(["255.255.255.255", ""]) {
+            let with_port = format!("{host}:7171");
+            let refused = [advertised(host).is_err(), advertised(&with_port).is_err()];
+            assert_eq!((refused, peer(&with_port).is_err()), ([true; 2], true), "{host}");
+        }
     }
 }
