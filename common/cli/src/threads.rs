@@ -101,12 +101,19 @@ pub fn machine(memory: MemorySize, threads: Threads, crews: Option<NonZeroU16>) 
 /// Returns the default name of a worker: `host`, with invalid characters replaced.
 pub fn default_name(host: &str) -> String {
     let plain = |c: char| if is_name(c.encode_utf8(&mut [0; 4])) { c } else { '-' };
-    let name: String = host.trim().chars().take(NAME_BYTES).map(plain).collect();
-    if is_name(&name) { name } else { "worker".to_owned() }
+    let name: String = host.trim().chars().map(plain).collect();
+    // A name with a leading '-' would be an option on a command line.
+    let name: String = name.trim_start_matches('-').chars().take(NAME_BYTES).collect();
+    if name.contains(|c: char| c.is_ascii_alphanumeric()) { name } else { "worker".to_owned() }
 }
 
 /// Returns the host name; empty if unknown.
 pub fn host_name() -> String {
+    // sysinfo returns no name of 64 bytes, Linux' maximum, and none that is not UTF-8.
+    #[cfg(target_os = "linux")]
+    if let Ok(name) = std::fs::read("/proc/sys/kernel/hostname") {
+        return String::from_utf8_lossy(&name).trim().to_owned();
+    }
     sysinfo::System::host_name().unwrap_or_default()
 }
 
@@ -130,6 +137,9 @@ mod tests {
             ("Zoë's PC", "Zo--s-PC"),
             ("", "worker"),
             (&"n".repeat(100), &"n".repeat(64)),
+            ("-box", "box"),
+            ("東京", "worker"),
+            ("東京-7", "7"),
         ] {
             assert_eq!(default_name(host), name);
         }
