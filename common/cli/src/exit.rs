@@ -51,7 +51,7 @@ pub enum Signal {
     Terminate,
 }
 
-pub use system::Signals;
+pub use system::{Signals, suspend};
 
 impl Signals {
     /// Waits for the next signal, ignoring repetitions of the previous one.
@@ -113,6 +113,15 @@ mod system {
         }
     }
 
+    /// Stops this job as Ctrl-Z does; returns when the shell continues it.
+    pub fn suspend() -> io::Result<()> {
+        // SAFETY: `kill` only reads numbers; 0 is this process group, as for the terminal's Ctrl-Z.
+        match unsafe { libc::kill(0, libc::SIGTSTP) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Returns whether SIGHUP is ignored, as under `nohup`; `true` if unknown.
     fn ignores_hangup() -> bool {
         const SIGHUP: u32 = 1;
@@ -139,6 +148,11 @@ mod system {
         close: CtrlClose,
         logoff: CtrlLogoff,
         shutdown: CtrlShutdown,
+    }
+
+    /// Does nothing: Windows has no job control.
+    pub fn suspend() -> io::Result<()> {
+        Ok(())
     }
 
     impl Signals {

@@ -20,6 +20,18 @@ pub struct WorkerId(pub u128);
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
+impl RunId {
+    /// Returns the first eight digits, which tell runs apart in lists.
+    pub fn short(self) -> String {
+        format!("{:08x}", self.0 >> 32)
+    }
+
+    /// Returns the first four digits, which confirm a command: text does not contain them by chance.
+    pub fn confirmation(self) -> String {
+        format!("{:04x}", self.0 >> 48)
+    }
+}
+
 /// Order of the leases of a task: each new lease has a higher epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);

@@ -64,6 +64,19 @@ pub(super) struct Connection {
     timeout: Option<Duration>,
 }
 
+impl Control {
+    /// Returns the verb of a question.
+    pub(super) const fn verb(self) -> &'static str {
+        match self {
+            Self::Pause => "Pause",
+            Self::Resume => "Resume",
+            Self::Cancel => "Cancel",
+            Self::Retry => "Retry all parked tasks of",
+            Self::Delete => "Delete all results of",
+        }
+    }
+}
+
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit of a submission: planning a large board may take many seconds.

@@ -193,11 +193,8 @@ pub(super) async fn end(
     control: Control,
 ) -> anyhow::Result<Exit> {
     let (mut client, run) = connection.connect_to_run(&options.target.run).await?;
-    let (verb, prefix) = match control {
-        Control::Delete => ("Delete all results of", "deleted "),
-        _ => ("Cancel", ""),
-    };
-    if !options.yes && !confirm(verb, run, connection, &mut client).await? {
+    let prefix = if control == Control::Delete { "deleted " } else { "" };
+    if !options.yes && !confirm(control.verb(), run, connection, &mut client).await? {
         return Ok(Exit::Error);
     }
     let run = connection.control(&mut client, run, control).await?;
@@ -224,14 +221,15 @@ async fn confirm(
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(BadUsage(format!("{verb} {about}? Confirm with --yes")).into());
     }
-    eprint_line(&format!("{verb} {about}? [y/N]"));
+    let digits = RunId(run).confirmation();
+    eprint_line(&format!("{verb} {about}? Type {digits} to confirm:"));
     let (send, answer) = tokio::sync::oneshot::channel();
     // A separate thread: at shutdown, the runtime would wait for a blocking task.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = io::stdin().read_line(&mut line).is_ok();
         // The receiver is gone after Ctrl-C.
-        let _ = send.send(read && matches!(line.trim(), "y" | "Y" | "yes"));
+        let _ = send.send(read && line.trim() == digits);
     });
     let confirmed = answer.await.unwrap_or(false);
     if !confirmed {

@@ -35,6 +35,8 @@ pub(super) fn dialog() -> Markup {
             h2 id="ask-what" {}
             p id="ask-why" {}
             form method="dialog" {
+                p id="ask-type" hidden { label { "Type " b id="ask-digits" {} " to confirm: "
+                    input id="ask-typed" size="4" maxlength="4" autocomplete="off" spellcheck="false"; } }
                 button value="no" id="ask-no" autofocus {}
                 " " button.danger value="yes" id="ask-yes" {}
             }
@@ -54,13 +56,22 @@ pub(super) struct Command {
 }
 
 /// Returns the buttons of commands; those for other states are hidden.
-pub(super) fn buttons(commands: &[Command], path: &str, what: &str, state: &str) -> Markup {
+///
+/// Commands with a question also ask for the `digits`.
+pub(super) fn buttons(
+    commands: &[Command],
+    path: &str,
+    what: &str,
+    state: &str,
+    digits: Option<&str>,
+) -> Markup {
     html! {
         @for Command { name, states, verb, question } in commands {
             @let label = format!("{verb} {what}");
             button type="button" data-post=(format!("{path}/{name}")) data-from=(states.join(" "))
                 hidden[!states.contains(&state)] data-ask=[question.map(|_| &label)]
                 data-why=[question.map(|[why, _]| why)] data-no=[question.map(|[_, no]| no)]
+                data-type=[question.and(digits)]
                 aria-label=(label) { (verb) @if question.is_some() { "…" } }
             " "
         }

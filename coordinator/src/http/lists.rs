@@ -140,7 +140,8 @@ fn table(runs: &[v1::Run], shown: Option<RunId>, operator: bool) -> Markup {
 
 /// Returns an operator's buttons for a run in this state.
 pub(super) fn commands(run: RunId, what: &str, state: &str) -> Markup {
-    buttons(&COMMANDS, &format!("/api/v1/runs/{run}"), &format!("run {what}"), state)
+    let (path, what) = (format!("/api/v1/runs/{run}"), format!("run {what}"));
+    buttons(&COMMANDS, &path, &what, state, Some(&run.confirmation()))
 }
 
 /// Returns the form that starts a run.

@@ -207,7 +207,7 @@ fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
         }
         @if operator {
             // The script copies the buttons into each row, so that the page contains them once.
-            div id="worker-commands" hidden { (buttons(&COMMANDS, "/api/v1/workers/", "", "")) }
+            div id="worker-commands" hidden { (buttons(&COMMANDS, "/api/v1/workers/", "", "", None)) }
         }
     }
 }

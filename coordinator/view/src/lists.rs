@@ -170,7 +170,7 @@ pub fn event_text(event: &v1::Event) -> String {
 
 /// Returns the start of the run's id, or "cluster".
 pub fn event_subject(event: &v1::Event) -> String {
-    event.run.map_or_else(|| "cluster".to_owned(), |run| RunId(run).to_string()[..8].to_owned())
+    event.run.map_or_else(|| "cluster".to_owned(), |run| RunId(run).short())
 }
 
 /// Formats an event as one line.

@@ -129,7 +129,9 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
     let cluster = Cluster::new(&["--n", "18", "--method", "rows"]);
     let coordinator = cluster.coordinator();
     let connection = cluster.connection().join(" ");
-    let script = format!("echo stood here; queensctl {connection} status --watch; echo code $?");
+    let script = format!(
+        "set -m; echo stood here; queensctl {connection} status --watch; echo stopped; read line; fg; echo code $?"
+    );
     let mut terminal = Terminal::start((24, 80), &script);
     let text = terminal.shows("q quit");
     for part in
@@ -140,17 +142,24 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
     assert!(!text.contains("stood here"), "not an alternate screen:\n{text}");
     let worker = cluster.worker("seen");
     terminal.shows("seen");
+    let status = cluster.queensctl(&["status", "--json"]).ok().json();
+    let run = status["run"].as_str().expect("a run");
+    let digits = &run[..4];
     for (key, part) in [
+        // Pasted text and keys with Ctrl or Alt are no commands.
+        ("\x1b[200~export https_proxy=http://proxy:3128\nx\x1b[201~\x18\x1bx1", "COUNTING"),
         ("?", "close this help"),
         ("?", "2 machines"),
         ("3", "Tasks by state"),
         ("1", "COUNTING"),
-        ("p", "paused, priority 0"),
-        ("r", "running, priority 0"),
+        (&format!("p{digits}"), "paused, priority 0"),
+        (&format!("r{digits}"), "running, priority 0"),
         ("/nothing\r", "q quit"),
         ("/\x1b", "COUNTING"),
-        ("x", "y cancels it"),
-        ("n", "q quit"),
+        ("x", &format!("Type {digits}, or any other key")),
+        ("y", "q quit"),
+        ("\x1a", "stopped"),
+        ("\n", "q quit"),
         ("2", "LAST SEEN"),
     ] {
         terminal.press(key);

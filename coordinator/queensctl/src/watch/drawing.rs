@@ -194,8 +194,8 @@ fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> St
 const HELP: [&str; 8] = [
     "1 2 3      runs, machines, tasks",
     "arrows     move, also j and k, Page keys, Home and End",
-    "p r        pause and resume the run (in the list of runs, the selected one)",
-    "x          cancel the run, after a confirmation",
+    "p r x      pause, resume or cancel the run (in the list of runs, the selected one);",
+    "           the first four digits of its id confirm the command",
     "s          sort by the next column",
     "/          filter the rows",
     "q          quit; the run goes on",

@@ -4,6 +4,7 @@ mod drawing;
 mod terminal;
 
 use std::{
+    fmt,
     pin::pin,
     time::{Duration, Instant},
 };
@@ -68,6 +69,8 @@ pub(super) async fn watch(
                     KeyEffect::Command(run, control) => drop(commands.send((run, control))),
                     KeyEffect::None => {}
                 },
+                UserAction::Paste(text) => state.panes.paste(&text),
+                UserAction::Suspend => screen.suspend()?,
                 UserAction::Interrupt => break Ok(Exit::Interrupted),
                 UserAction::Resize => {}
             },
@@ -218,9 +221,10 @@ impl WatchState {
     /// Returns the text that replaces the keys in the last line: the reason for missing
     /// updates, a question, the filter while it is typed, or a command's result.
     fn prompt(&self) -> Option<String> {
-        let Panes { cancelling, is_typing, filter, message, .. } = &self.panes;
+        let Panes { question, is_typing, filter, message, .. } = &self.panes;
         let typing = || format!("filter: {filter}_  (Enter keeps it, Esc clears it)");
-        let lost_or_question = self.lost.clone().or_else(|| cancelling.map(question));
+        let lost_or_question =
+            self.lost.clone().or_else(|| question.as_ref().map(Question::to_string));
         lost_or_question
             .or_else(|| is_typing.then(typing))
             .or_else(|| (!message.is_empty()).then(|| message.clone()))
@@ -256,8 +260,8 @@ struct Panes {
     /// Whether the filter is being typed.
     is_typing: bool,
     shows_help: bool,
-    /// The run whose cancellation needs confirmation.
-    cancelling: Option<u64>,
+    /// The command that needs confirmation.
+    question: Option<Question>,
     /// The result of the last command.
     message: String,
 }
@@ -267,11 +271,15 @@ const PAGE: usize = 10;
 impl Panes {
     /// Handles a key; commands apply to `run`, and the table has `rows` and `columns`.
     fn key(&mut self, code: KeyCode, run: u64, (rows, columns): (usize, usize)) -> KeyEffect {
-        if let Some(run) = self.cancelling.take() {
-            return match code {
-                KeyCode::Char('y' | 'Y') => KeyEffect::Command(run, Control::Cancel),
-                _ => KeyEffect::None,
-            };
+        if let Some(mut question) = self.question.take() {
+            let KeyCode::Char(digit) = code else { return KeyEffect::None };
+            question.typed.push(digit);
+            let digits = RunId(question.run).confirmation();
+            if question.typed == digits {
+                return KeyEffect::Command(question.run, question.control);
+            }
+            self.question = digits.starts_with(&question.typed).then_some(question);
+            return KeyEffect::None;
         }
         if self.is_typing {
             match code {
@@ -291,9 +299,9 @@ impl Panes {
         let last = rows.saturating_sub(1);
         match code {
             KeyCode::Char('q' | 'Q') | KeyCode::Esc => return KeyEffect::Quit,
-            KeyCode::Char('p') => return KeyEffect::Command(run, Control::Pause),
-            KeyCode::Char('r') => return KeyEffect::Command(run, Control::Resume),
-            KeyCode::Char('x') => self.cancelling = Some(run),
+            KeyCode::Char('p') => self.question = Some(Question::new(run, Control::Pause)),
+            KeyCode::Char('r') => self.question = Some(Question::new(run, Control::Resume)),
+            KeyCode::Char('x') => self.question = Some(Question::new(run, Control::Cancel)),
             KeyCode::Char('1') => self.show_pane(Pane::Runs),
             KeyCode::Char('2') => self.show_pane(Pane::Machines),
             KeyCode::Char('3') => self.show_pane(Pane::Tasks),
@@ -314,6 +322,14 @@ impl Panes {
             _ => {}
         }
         KeyEffect::None
+    }
+
+    /// Adds pasted text to the filter while it is typed; elsewhere it is not a command.
+    fn paste(&mut self, text: &str) {
+        if self.is_typing {
+            self.filter.extend(text.chars().filter(|c| !c.is_control()));
+            self.row = 0;
+        }
     }
 
     fn show_pane(&mut self, pane: Pane) {
@@ -364,29 +380,84 @@ fn task_rows(status: &v1::Status) -> Vec<Vec<String>> {
     rows.collect()
 }
 
-/// Returns the question before a run is cancelled.
-fn question(run: u64) -> String {
-    let name = &RunId(run).to_string()[..8];
-    format!("Cancel run {name}? y cancels it, any other key keeps counting")
+/// A command that waits for the first digits of its run's id.
+///
+/// A terminal without bracketed paste sends pasted text as keys. Text does not contain these digits by
+/// chance.
+#[derive(Clone, Debug)]
+struct Question {
+    run: u64,
+    control: Control,
+    typed: String,
+}
+
+impl Question {
+    const fn new(run: u64, control: Control) -> Self {
+        Self { run, control, typed: String::new() }
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (run, typed) = (RunId(self.run), &self.typed);
+        let (verb, digits) = (self.control.verb(), run.confirmation());
+        write!(f, "{verb} run {}? Type {digits}, or any other key to leave it: {typed}_", run.short())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Types `text` on the screen of run 1a2b…; returns the commands that follow.
+    fn typed(panes: &mut Panes, text: &str) -> Vec<KeyEffect> {
+        let key = |c| match c {
+            '\n' => KeyCode::Enter,
+            c => KeyCode::Char(c),
+        };
+        let effects = text.chars().map(|c| panes.key(key(c), RUN, (3, 2)));
+        effects.filter(|effect| *effect != KeyEffect::None).collect()
+    }
+
+    const RUN: u64 = 0x1a2b_0000_0000_0000;
+
     #[test]
-    fn keys_choose_sort_filter_and_ask() {
+    fn a_command_needs_the_first_digits_of_the_id() {
+        for (text, control) in
+            [("p1a2b", Control::Pause), ("r1a2b", Control::Resume), ("x1a2b", Control::Cancel)]
+        {
+            let effects = typed(&mut Panes::default(), text);
+            assert_eq!(effects, [KeyEffect::Command(RUN, control)], "{text}");
+        }
+        for text in ["xy", "xY", "x\n", "x1a2c", "x1a2\nb", "px1a2b", "x1A2B"] {
+            assert_eq!(typed(&mut Panes::default(), text), [], "{text}");
+        }
+        let mut panes = Panes::default();
+        typed(&mut panes, "x1a");
+        let question = panes.question.as_ref().expect("a question").to_string();
+        assert!(question.starts_with("Cancel run 1a2b0000? Type 1a2b,"), "{question}");
+    }
+
+    #[test]
+    fn pasted_text_is_no_command() {
+        let line = "export https_proxy=http://proxy.lab.example:3128\n";
+        let mut panes = Panes::default();
+        assert_eq!(typed(&mut panes, line), [], "on a terminal without bracketed paste");
+        let mut panes = Panes::default();
+        panes.paste(line);
+        assert!(panes.filter.is_empty() && panes.question.is_none() && panes.pane == Pane::Machines);
+        typed(&mut panes, "/");
+        panes.paste("rack-07\n");
+        assert_eq!(panes.filter, "rack-07");
+        typed(&mut panes, "\nx");
+        panes.paste("1a2b");
+        assert_eq!(typed(&mut panes, "1a2b"), [KeyEffect::Command(RUN, Control::Cancel)]);
+    }
+
+    #[test]
+    fn keys_choose_sort_and_filter() {
         let mut panes = Panes::default();
         let key = |panes: &mut Panes, code| panes.key(code, 7, (3, 2));
-        assert_eq!(key(&mut panes, KeyCode::Char('p')), KeyEffect::Command(7, Control::Pause));
-        assert_eq!(key(&mut panes, KeyCode::Char('x')), KeyEffect::None);
-        assert_eq!(
-            key(&mut panes, KeyCode::Enter),
-            KeyEffect::None,
-            "anything but y keeps counting"
-        );
-        key(&mut panes, KeyCode::Char('x'));
-        assert_eq!(key(&mut panes, KeyCode::Char('y')), KeyEffect::Command(7, Control::Cancel));
         key(&mut panes, KeyCode::Char('1'));
         assert_eq!(panes.pane, Pane::Runs);
         for code in [KeyCode::Down, KeyCode::PageDown] {

@@ -3,18 +3,28 @@
 use std::{
     env, future,
     io::{self, IsTerminal as _},
-    thread,
+    panic, thread,
 };
 
-use cli::exit::Signals;
-use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use cli::exit::{Signals, suspend};
+use crossterm::{
+    event::{
+        DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyCode, KeyEvent,
+        KeyEventKind, KeyModifiers,
+    },
+    execute,
+};
 use ratatui::{DefaultTerminal, Frame};
 use tokio_stream::StreamExt as _;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UserAction {
     Interrupt,
+    /// Ctrl-Z.
+    Suspend,
     Key(KeyCode),
+    /// Text that was pasted, not typed.
+    Paste(String),
     /// The terminal was resized.
     Resize,
 }
@@ -33,12 +43,25 @@ impl Screen {
         if dumb || !io::stdout().is_terminal() {
             return None;
         }
-        let Ok(terminal) = ratatui::try_init() else {
+        let Ok(terminal) = initialize() else {
             // The terminal may be half initialized.
-            let _ = ratatui::try_restore();
+            restore();
             return None;
         };
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            end_bracketed_paste();
+            hook(info);
+        }));
         Some(Self { terminal, events: Some(EventStream::new()), terminated: Signals::new().ok() })
+    }
+
+    /// Returns the terminal to the shell until the shell continues this process.
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        restore();
+        suspend()?;
+        self.terminal = initialize()?;
+        Ok(())
     }
 
     pub(super) fn draw(&mut self, drawing: impl FnOnce(&mut Frame)) -> io::Result<()> {
@@ -68,10 +91,27 @@ impl Drop for Screen {
     fn drop(&mut self) {
         // The panic hook has restored the terminal; a second time would move the cursor above its message.
         if !thread::panicking() {
-            // The terminal may be closed.
-            let _ = ratatui::try_restore();
+            restore();
         }
     }
+}
+
+/// Enters the alternate screen, where pasted text differs from typed keys.
+fn initialize() -> io::Result<DefaultTerminal> {
+    let terminal = ratatui::try_init()?;
+    // Terminals without bracketed paste ignore the request.
+    execute!(io::stdout(), EnableBracketedPaste)?;
+    Ok(terminal)
+}
+
+/// Leaves the alternate screen; ignores errors, because the terminal may be closed.
+fn restore() {
+    end_bracketed_paste();
+    let _ = ratatui::try_restore();
+}
+
+fn end_bracketed_paste() {
+    let _ = execute!(io::stdout(), DisableBracketedPaste);
 }
 
 async fn next(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
@@ -93,16 +133,17 @@ async fn received(signals: &mut Option<Signals>) {
 fn action(event: &Event) -> Option<UserAction> {
     let key = match event {
         Event::Resize(..) => return Some(UserAction::Resize),
+        Event::Paste(text) => return Some(UserAction::Paste(text.clone())),
         Event::Key(key) if key.kind != KeyEventKind::Release => key,
         _ => return None,
     };
     let KeyEvent { code, modifiers, .. } = *key;
-    match code {
-        // In raw mode Ctrl-C is an ordinary key.
-        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => {
-            Some(UserAction::Interrupt)
-        }
-        code => Some(UserAction::Key(code)),
+    // In raw mode Ctrl-C and Ctrl-Z are ordinary keys.
+    match (code, modifiers.difference(KeyModifiers::SHIFT)) {
+        (code, KeyModifiers::NONE) => Some(UserAction::Key(code)),
+        (KeyCode::Char('c'), KeyModifiers::CONTROL) => Some(UserAction::Interrupt),
+        (KeyCode::Char('z'), KeyModifiers::CONTROL) => Some(UserAction::Suspend),
+        _ => None,
     }
 }
 
@@ -152,7 +193,7 @@ mod tests {
         assert!(taken.contains("\x1b[?1049h"), "it was opened: {taken:?}");
         screen.process(&seen);
         let shown = screen.screen();
-        assert!(!shown.alternate_screen() && !shown.hide_cursor());
+        assert!(!shown.alternate_screen() && !shown.hide_cursor() && !shown.bracketed_paste());
         let text = shown.contents();
         assert!(text.contains("drawing went wrong"), "{text}");
         assert!(!text.contains("on the screen"), "{text}");

@@ -191,7 +191,14 @@ function confirmed({ dataset }) {
   setText(byId('ask-why'), dataset.why);
   setText(byId('ask-no'), dataset.no);
   setText(byId('ask-yes'), dataset.ask);
+  const [digits, typed] = [dataset.type ?? '', byId('ask-typed')];
+  setText(byId('ask-digits'), digits);
+  byId('ask-type').hidden = !digits;
+  typed.value = '';
+  typed.oninput = () => { byId('ask-yes').disabled = typed.value !== digits; };
+  typed.oninput();
   byId('ask').showModal();
+  if (digits) typed.focus();
   return new Promise((answer) => byId('ask').addEventListener('close', () => answer(byId('ask').returnValue === 'yes'), { once: true }));
 }
 
