@@ -66,7 +66,7 @@ pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> T {
 
 /// Adds an environment variable to every flag of `command` and its subcommands.
 fn with_environment(command: Command) -> Command {
-    let set = |name: &str| env::var_os(name).is_some();
+    let set = |name: &str| variable(name).is_some();
     command
         .mut_args(|arg| match arg.get_long() {
             Some(long) if is_overridden(long, is_typed, set) => arg,
@@ -81,15 +81,18 @@ fn with_environment(command: Command) -> Command {
 fn is_overridden(long: &str, typed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> bool {
     match long {
         "join" => ["coordinator", "data-dir"].into_iter().any(typed),
-        "coordinator" => ["join", "data-dir"].into_iter().any(typed) || set(&variable("join")),
+        "coordinator" => ["join", "data-dir"].into_iter().any(typed) || set(&variable_of("join")),
         _ => false,
     }
 }
 
 fn from_environment(arg: Arg) -> Arg {
-    let Some(name) = arg.get_long().map(variable) else {
+    let Some(name) = arg.get_long().map(variable_of) else {
         return arg;
     };
+    if env::var_os(&name).is_some_and(|value| value.is_empty()) {
+        return arg;
+    }
     let arg = arg.env(name).hide_env(true);
     match arg.get_action() {
         ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
@@ -97,8 +100,13 @@ fn from_environment(arg: Arg) -> Arg {
     }
 }
 
+/// Returns an environment variable; an empty one counts as unset, as Compose and Helm pass them.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
 /// Returns the variable of a flag: `QUEENS_DATA_DIR` for `data-dir`.
-fn variable(long: &str) -> String {
+fn variable_of(long: &str) -> String {
     format!("QUEENS_{}", long.to_uppercase().replace('-', "_"))
 }
 
@@ -119,7 +127,7 @@ fn warn_of_unknown_variables(command: &Command) {
 
 /// Returns the variables of all flags of `command` and its subcommands.
 fn variables(command: &Command) -> Vec<String> {
-    let own = command.get_arguments().filter_map(Arg::get_long).map(variable);
+    let own = command.get_arguments().filter_map(Arg::get_long).map(variable_of);
     own.chain(command.get_subcommands().flat_map(variables)).collect()
 }
 
@@ -190,7 +198,7 @@ fn with_source(mut error: Error) -> Error {
     let Some(long) = flag.as_deref().and_then(|flag| flag.strip_prefix("--")) else {
         return error;
     };
-    let name = variable(long);
+    let name = variable_of(long);
     if !is_typed(long) && env::var_os(&name).is_some() {
         let tip = format!("the value comes from the environment variable {name}");
         let tip = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);

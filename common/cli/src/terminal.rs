@@ -2,13 +2,15 @@
 
 use std::{
     env,
-    io::{self, IsTerminal as _, Write},
+    ffi::OsStr,
+    io::{self, IsTerminal, Write},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
+use crate::environment::variable;
 use clap::{Args, ColorChoice, ValueEnum};
 use common::text::{Shown, shown_json, shown_lines};
 use console::Term;
@@ -59,14 +61,24 @@ impl TerminalOptions {
     }
 
     /// Returns whether to color a stream.
-    pub fn colors(self, is_terminal: bool) -> bool {
-        let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    pub fn colors(self, stream: &impl IsTerminal) -> bool {
         match self.color {
-            ColorChoice::Auto => is_terminal && !no_color,
+            ColorChoice::Auto => can_draw(stream) && variable("NO_COLOR").is_none(),
             ColorChoice::Always => true,
             ColorChoice::Never => false,
         }
     }
+}
+
+/// Returns whether a stream is a terminal that can move its cursor and show colors.
+///
+/// All output asks here. On Unix, `TERM` is unset or `dumb` in editors, cron jobs and build systems.
+pub fn can_draw(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && (cfg!(windows) || term_can_draw(env::var_os("TERM").as_deref()))
+}
+
+fn term_can_draw(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
 /// Prints lines to standard output, with invisible characters escaped.
@@ -181,7 +193,7 @@ impl StatusBar {
     }
 
     fn new(template: &str) -> Option<Self> {
-        if QUIET.load(Relaxed) || !io::stderr().is_terminal() {
+        if QUIET.load(Relaxed) || !can_draw(&io::stderr()) {
             return None;
         }
         let target = ProgressDrawTarget::term_like_with_hz(
@@ -242,8 +254,15 @@ pub enum LogFormat {
 /// # Panics
 /// If called twice.
 pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
-    let levels = env::var("RUST_LOG").ok();
-    let targets = levels.and_then(|levels| levels.parse().ok());
+    let levels = variable("RUST_LOG");
+    let targets = levels.as_deref().and_then(log_levels);
+    if let (Some(levels), None) = (&levels, &targets) {
+        eprint_line(&format!(
+            "warning: invalid RUST_LOG '{}': expected error, warn, info, debug, trace or off, or \
+             TARGET=LEVEL, separated by commas; the default is used",
+            levels.display()
+        ));
+    }
     let targets = targets.unwrap_or_else(|| {
         let level = if terminal.quiet { Level::WARN } else { Level::INFO };
         let limits = Targets::new().with_default(level);
@@ -258,10 +277,19 @@ pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
         .log_internal_errors(false);
     match format {
         LogFormat::Text => {
-            log.with_ansi(terminal.colors(io::stderr().is_terminal())).finish().with(targets).init()
+            log.with_ansi(terminal.colors(&io::stderr())).finish().with(targets).init()
         }
         LogFormat::Json => log.json().flatten_event(true).finish().with(targets).init(),
     }
+}
+
+/// Parses levels; `None` if one is invalid.
+///
+/// A word that is not a level would select the log of a program's part with this name, and no other.
+fn log_levels(levels: &OsStr) -> Option<Targets> {
+    let levels = levels.to_str()?;
+    let is_valid = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    levels.split(',').all(is_valid).then(|| levels.parse().ok())?
 }
 
 #[cfg(test)]
@@ -271,10 +299,28 @@ mod tests {
     #[test]
     fn colors_follow_the_option_and_the_terminal() {
         let terminal = |color| TerminalOptions { quiet: false, color };
-        for is_terminal in [true, false] {
-            assert!(terminal(ColorChoice::Always).colors(is_terminal));
-            assert!(!terminal(ColorChoice::Never).colors(is_terminal));
+        let file = std::fs::File::open("/dev/null").expect("a file that is not a terminal");
+        assert!(terminal(ColorChoice::Always).colors(&file));
+        assert!(!terminal(ColorChoice::Never).colors(&file));
+        assert!(!terminal(ColorChoice::Auto).colors(&file));
+    }
+
+    #[test]
+    fn a_dumb_terminal_is_not_drawn_on() {
+        for (term, draws) in
+            [(Some("xterm"), true), (Some("dumb"), false), (Some(""), false), (None, false)]
+        {
+            assert_eq!(term_can_draw(term.map(OsStr::new)), draws, "{term:?}");
         }
-        assert!(!terminal(ColorChoice::Auto).colors(false));
+    }
+
+    #[test]
+    fn invalid_log_levels_are_detected() {
+        for valid in ["info", "WARN", "off", "warn,scheduler=debug", "info, store=trace"] {
+            assert!(log_levels(OsStr::new(valid)).is_some(), "{valid}");
+        }
+        for bad in ["warning", "inf", "info,verbose", "scheduler=loud", "debug;info"] {
+            assert!(log_levels(OsStr::new(bad)).is_none(), "{bad}");
+        }
     }
 }

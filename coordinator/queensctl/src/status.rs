@@ -72,7 +72,7 @@ pub(super) async fn status(
         if !options.json
             && let Some(screen) = watch::Screen::open()
         {
-            let colors = terminal.colors(true);
+            let colors = terminal.colors(&std::io::stdout());
             return watch::watch(connection, (client, run), screen, (colors, style)).await;
         }
         let mut lines = Lines::new(style);

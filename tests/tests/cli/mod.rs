@@ -106,6 +106,12 @@ fn arguments_override_the_environment() {
     let misspelled = Process::run(runs().env("QUEENS_TIMEUOT", "1s"));
     misspelled.ok().logs(&["unknown variable QUEENS_TIMEUOT"]);
     // An error in the environment names the variable.
+    // Compose and Helm pass variables without a value.
+    let mut empty = process::worker(&["count", "--n", "6", "--json"]);
+    for name in ["QUEENS_THREADS", "QUEENS_NAME", "QUEENS_METHOD", "QUEENS_SAMPLE", "RUST_LOG"] {
+        empty.env(name, "");
+    }
+    assert_eq!(Process::run(&mut empty).json()["solutions"], "4");
     let end = Process::run(process::queensctl(&["runs"]).env("QUEENS_TIMEOUT", "soon"));
     let end = end.refused(2, &["'soon'", "--timeout"]);
     end.logs(&["environment variable QUEENS_TIMEOUT"]);

@@ -401,7 +401,11 @@ impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (run, typed) = (RunId(self.run), &self.typed);
         let (verb, digits) = (self.control.verb(), run.confirmation());
-        write!(f, "{verb} run {}? Type {digits}, or any other key to leave it: {typed}_", run.short())
+        write!(
+            f,
+            "{verb} run {}? Type {digits}, or any other key to leave it: {typed}_",
+            run.short()
+        )
     }
 }
 
@@ -445,7 +449,9 @@ mod tests {
         assert_eq!(typed(&mut panes, line), [], "on a terminal without bracketed paste");
         let mut panes = Panes::default();
         panes.paste(line);
-        assert!(panes.filter.is_empty() && panes.question.is_none() && panes.pane == Pane::Machines);
+        assert!(
+            panes.filter.is_empty() && panes.question.is_none() && panes.pane == Pane::Machines
+        );
         typed(&mut panes, "/");
         panes.paste("rack-07\n");
         assert_eq!(panes.filter, "rack-07");

@@ -1,12 +1,11 @@
 //! The full-screen terminal, which is restored at the end.
 
-use std::{
-    env, future,
-    io::{self, IsTerminal as _},
-    panic, thread,
-};
+use std::{future, io, panic, thread};
 
-use cli::exit::{Signals, suspend};
+use cli::{
+    exit::{Signals, suspend},
+    terminal::can_draw,
+};
 use crossterm::{
     event::{
         DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyCode, KeyEvent,
@@ -39,8 +38,7 @@ pub(crate) struct Screen {
 impl Screen {
     /// Opens the terminal on stdout; `None` if stdout is not a suitable terminal.
     pub(crate) fn open() -> Option<Self> {
-        let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
-        if dumb || !io::stdout().is_terminal() {
+        if !can_draw(&io::stdout()) {
             return None;
         }
         let Ok(terminal) = initialize() else {
@@ -149,7 +147,7 @@ fn action(event: &Event) -> Option<UserAction> {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Read as _, num::NonZeroU16, panic::catch_unwind};
+    use std::{env, io::Read as _, num::NonZeroU16, panic::catch_unwind};
 
     use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
