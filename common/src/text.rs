@@ -300,6 +300,11 @@ pub fn shortened(text: &str, most: usize) -> String {
     start.chain(['…']).chain(end).collect()
 }
 
+/// Removes a leading byte order mark, which some editors write into text files.
+pub fn without_bom(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,7 +22,7 @@ pub mod connect {
     };
     pub use join::{
         BadJoin, BadToken, BadWorkerSecret, FOLDER, JoinError, JoinString, Token, TokenId,
-        WorkerSecret, is_host_port, join_file,
+        WorkerSecret, file_of, is_host_port, join_file,
     };
     pub use options::ConnectionOptions;
     pub use tls::{

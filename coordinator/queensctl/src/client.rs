@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use auth::Role;
 use clap::Args;
 use cli::{duration::duration, exit::BadUsage};
-use common::{limits::MESSAGE_BYTES, run::RunId, text::Shown};
+use common::{limits::MESSAGE_BYTES, text::Shown};
 use proto::{
     connect::{AuthChannel, ConnectionOptions, CoordinatorEndpoint, dial, explain_tls, io_error},
     v1::{self, ListRequest, RunRequest, runs_client::RunsClient},
@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 use tonic::{Code, Response, Status};
-use view::{RunSelector, text::eprint_line};
+use view::{RunSelector, SelectableRun, text::eprint_line};
 
 pub(super) type Client = RunsClient<AuthChannel>;
 
@@ -113,9 +113,8 @@ impl Connection {
             return Ok((client, run.0));
         }
         let runs = self.ask(client.list(ListRequest {})).await?.runs;
-        let created = |run: &v1::Run| (run.created_unix_ms, RunId(run.run));
-        let created: Vec<_> = runs.iter().map(created).collect();
-        Ok((client, selector.among(&created)?.0))
+        let runs: Vec<_> = runs.iter().map(SelectableRun::from).collect();
+        Ok((client, selector.among(&runs)?.0))
     }
 
     /// Connects and returns the client, and the run that an optional selector matches.

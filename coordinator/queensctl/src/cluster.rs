@@ -85,7 +85,7 @@ pub(super) async fn workers(
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct EventsOptions {
-    /// A run: a prefix of its id, or last [default: all runs and the cluster]
+    /// A run: four digits of its id, N=22 or last [default: all runs and the cluster]
     run: Option<RunSelector>,
 
     /// Print new events as they happen

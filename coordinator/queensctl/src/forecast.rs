@@ -19,6 +19,7 @@ use common::{
     crew_layout::{Crews, PlanNeeds},
     forecast::{RECHECK_FRACTION, Range, disk_bytes},
     plan::{Plan, PlanSpec},
+    text::without_bom,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -259,10 +260,11 @@ impl Fleet {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let place = path.display();
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {place}"))?;
+        let text = without_bom(&text);
         let is_json = path.extension().is_some_and(|end| end == "json");
         let read = match is_json {
-            true => serde_json::from_str(&text).map_err(|error| error.to_string()),
-            false => toml::from_str(&text).map_err(|error| with_line_number(&text, &error)),
+            true => serde_json::from_str(text).map_err(|error| error.to_string()),
+            false => toml::from_str(text).map_err(|error| with_line_number(text, &error)),
         };
         let fleet: Self = read.map_err(|why| {
             BadUsage(format!(
@@ -350,7 +352,7 @@ fn measured(plan: &Plan, file: &Path) -> anyhow::Result<Range> {
     let (path, board) = (file.display(), plan.spec().board);
     let advice = format!("write it with `worker estimate --n {board} --json` on such a machine");
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {path}"))?;
-    let Estimate { n, speed } = serde_json::from_str(&text)
+    let Estimate { n, speed } = serde_json::from_str(without_bom(&text))
         .map_err(|why| anyhow!("invalid estimate {path}: {why}; {advice}"))?;
     ensure!(n == board.n(), "{path} is an estimate of N = {n}, not of {board}; {advice}");
     let Range { low, expected, high } = speed;

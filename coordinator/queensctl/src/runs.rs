@@ -43,7 +43,8 @@ pub(super) struct RunsOptions {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunOptions {
-    /// The run: a prefix of its id (see `queensctl runs`), or last
+    /// The run: at least four digits of its id (see `queensctl runs`), N=22 for the newest of that
+    /// board, or last
     run: RunSelector,
 }
 

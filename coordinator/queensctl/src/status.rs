@@ -26,7 +26,8 @@ use super::{
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct StatusOptions {
-    /// The run: a prefix of its id, or last [default: the one served first]
+    /// The run: at least four digits of its id, N=22 for the newest of that board, or last [default:
+    /// the one served first]
     run: Option<RunSelector>,
 
     /// Follow the run until it is finished: on a full screen (? shows the keys), or with one line per
@@ -45,7 +46,8 @@ pub(super) struct StatusOptions {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct WaitOptions {
-    /// The run: a prefix of its id (see `queensctl runs`), or last
+    /// The run: at least four digits of its id (see `queensctl runs`), N=22 for the newest of that
+    /// board, or last
     run: RunSelector,
 
     /// Stop waiting after this time, such as 30s or 2h, with exit code 1 [default: never]

@@ -2,10 +2,9 @@
 //! `verify`, `copy`, `restore`, `certify` and `audit`.
 
 use std::{
-    convert::Infallible,
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
-    str::FromStr,
 };
 
 use anyhow::{Context as _, anyhow, bail};
@@ -16,19 +15,20 @@ use cli::{
     threads::Threads,
 };
 use common::{choice::KernelChoice, text::Shown};
+use proto::connect::file_of;
 use scheduler::{
     checks::{Check, CheckOutcome},
     ledger::Principal,
 };
 use store::{
-    self, BadStoreUrl, Examined, RunState, StoreError, StoreUrl, VerifyError,
+    self, BadStoreUrl, Examined, RunManifest, RunState, StoreError, StoreUrl, VerifyError,
     certify::{
         self, AuditError, AuditOptions as How, BadCertificate, Certificate, CertifyError, Part,
         Share,
     },
 };
 use view::{
-    RunSelector,
+    RunSelector, SelectableRun,
     text::{check_outcome, check_text, eprint_line, labeled, one_line, plural, thousands},
 };
 
@@ -42,14 +42,15 @@ enum StorageLocation {
     Database(StoreUrl),
 }
 
-impl FromStr for StorageLocation {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(match StoreUrl::is_url(text) || text.starts_with('@') {
-            true => Self::Database(text.into()),
-            false => Self::Directory(text.into()),
-        })
+impl From<OsString> for StorageLocation {
+    fn from(given: OsString) -> Self {
+        let is_url = given.to_str().is_some_and(StoreUrl::is_url);
+        let path = PathBuf::from(given);
+        // A folder may have a name such as `@home`.
+        match is_url || file_of(path.as_os_str()).is_some() && !path.is_dir() {
+            true => Self::Database(path.into_os_string().into()),
+            false => Self::Directory(path),
+        }
     }
 }
 
@@ -201,7 +202,7 @@ pub(super) struct CertifyOptions {
     /// The data directory
     dir: PathBuf,
 
-    /// The run: a prefix of its id, or last
+    /// The run: at least four digits of its id, N=22 for the newest of that board, or last
     #[arg(long, value_name = "RUN", default_value = "last")]
     run: RunSelector,
 
@@ -242,7 +243,12 @@ pub(super) struct AuditOptions {
 
 pub(super) fn certify(options: &CertifyOptions) -> anyhow::Result<Exit> {
     let runs = store::runs_in(&options.dir).map_err(unreadable)?;
-    let run = options.run.among(&runs)?;
+    let selectable = |run: &RunManifest| SelectableRun {
+        created_unix_ms: run.created_unix_ms,
+        run: run.run,
+        n: run.spec.board.n().into(),
+    };
+    let run = options.run.among(&runs.iter().map(selectable).collect::<Vec<_>>())?;
     let certified = match certify::certify(&options.dir, run) {
         Ok(certified) => certified,
         Err(CertifyError::Verify(flawed @ VerifyError::Flawed(_))) => {
@@ -395,10 +401,10 @@ fn key(text: &str) -> Result<String, String> {
 #[cfg(feature = "postgres")]
 type Secret = String;
 #[cfg(not(feature = "postgres"))]
-type Secret = Infallible;
+type Secret = std::convert::Infallible;
 
 fn revealed(url: &StoreUrl) -> Result<Secret, BadStoreUrl> {
-    let secret = url.reveal(std::env::args())?;
+    let secret = url.reveal(std::env::args_os())?;
     #[cfg(feature = "postgres")]
     {
         Ok(secret)

@@ -32,7 +32,7 @@ pub async fn main(options: Options) -> Exit {
 async fn run(options: &Options) -> anyhow::Result<Exit> {
     let kernel = options.local_kernel()?;
     if let Some(url) = &options.store {
-        url.reveal(std::env::args()).map_err(BadUsage::of)?;
+        url.reveal(std::env::args_os()).map_err(BadUsage::of)?;
     }
     check_directory(options)?;
     // Bind the ports first, so that a second coordinator fails before it touches any data.

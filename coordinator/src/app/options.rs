@@ -3,7 +3,10 @@
 use std::{net::IpAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use axum::http::uri::Authority;
-use clap::Parser;
+use clap::{
+    Parser,
+    builder::{PathBufValueParser, TypedValueParser as _},
+};
 use cli::{
     duration::task_cost,
     environment::{self, FlagDependency},
@@ -205,7 +208,7 @@ pub struct Options {
 
     /// Program to run for a complete run, a dispute or an alert: the event is passed in QUEENS_EVENT,
     /// _KIND, _RUN, _N and _TEXT, and as JSON on stdin
-    #[arg(long, value_name = "PROGRAM", value_parser = program, help_heading = "Output")]
+    #[arg(long, value_name = "PROGRAM", value_parser = PathBufValueParser::new().try_map(program), help_heading = "Output")]
     pub on_event: Option<PathBuf>,
 
     /// Log format: text, or json for one object per line
@@ -371,10 +374,9 @@ fn peer(text: &str) -> Result<String, String> {
 }
 
 /// Parses the path of an existing file, or the name of a program to search in `PATH`.
-fn program(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
+fn program(path: PathBuf) -> Result<PathBuf, &'static str> {
     match path.components().count() > 1 && !path.is_file() {
-        true => Err("no such file: give an executable program".to_owned()),
+        true => Err("no such file: give an executable program"),
         false => Ok(path),
     }
 }

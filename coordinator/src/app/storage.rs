@@ -65,7 +65,7 @@ impl Storage {
     /// This may take days, so a standby waits on a thread that does not delay the exit.
     #[cfg(feature = "postgres")]
     pub(super) async fn database(url: &StoreUrl) -> anyhow::Result<Self> {
-        let (secret, place) = (url.reveal(std::env::args())?, url.to_string());
+        let (secret, place) = (url.reveal(std::env::args_os())?, url.to_string());
         let print_standby = move |leader: &Leader| {
             view::text::eprint_line(&format!(
                 "Standby: {} has led {place} since {} (term {}); will take over if its heartbeat stops",

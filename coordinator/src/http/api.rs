@@ -22,7 +22,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{task::spawn_blocking, time::timeout};
 use tonic::Code;
-use view::{RunSelector, reference_value, run_json, status_json, worker_json, worker_totals_json};
+use view::{
+    RunSelector, SelectableRun, reference_value, run_json, status_json, worker_json,
+    worker_totals_json,
+};
 
 use super::{
     ANSWER_TIMEOUT, App,
@@ -183,12 +186,15 @@ pub(super) async fn first(app: &App) -> Result<RunId, Refusal> {
 
 /// Returns the run that a selector matches.
 pub(super) async fn find(app: &App, name: &str) -> Result<RunId, Refusal> {
-    let parsed: RunSelector =
-        name.parse().map_err(|bad: String| Refusal::new(StatusCode::BAD_REQUEST, bad))?;
+    let parsed: RunSelector = name.parse().map_err(|bad: String| Refusal::not_found(bad))?;
     let runs = app.driver.runs().await?;
-    let created = |run: &RunSummary| (run.manifest.created_unix_ms, run.manifest.run);
-    let created: Vec<_> = runs.iter().map(created).collect();
-    parsed.among(&created).map_err(|error| Refusal::not_found(error.to_string()))
+    let selectable = |RunSummary { manifest, .. }: &RunSummary| SelectableRun {
+        created_unix_ms: manifest.created_unix_ms,
+        run: manifest.run,
+        n: manifest.spec.board.n().into(),
+    };
+    let runs: Vec<_> = runs.iter().map(selectable).collect();
+    parsed.among(&runs).map_err(|error| Refusal::not_found(error.to_string()))
 }
 
 #[derive(Debug, Deserialize)]
@@ -296,7 +302,7 @@ pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinReque
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubmitBody {
-    n: u8,
+    n: i64,
     method: Option<String>,
     layout: Option<String>,
     task_cost: Option<u64>,
@@ -311,7 +317,7 @@ pub(super) struct SubmitBody {
 impl SubmitBody {
     /// Converts the body into the gRPC request, so that its checks apply to both.
     pub(super) fn message(self) -> Result<v1::SubmitRequest, Refusal> {
-        let board = Board::new(self.n).map_err(|bad| invalid("n", bad))?;
+        let board: Board = read("n", &self.n.to_string())?;
         let method: MethodChoice = read("method", self.method.as_deref().unwrap_or("auto"))?;
         let layout = self.layout.as_deref();
         let layout = layout.map(|text| read("layout", text)).transpose()?;

@@ -57,7 +57,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         match extract::Query::from_request_parts(parts, state).await {
             Ok(extract::Query(query)) => Ok(Self(query)),
-            Err(bad) => Err(Refusal::new(bad.status(), bad.body_text())),
+            Err(bad) => {
+                let why =
+                    bad.body_text().replace("Failed to deserialize query string", "invalid query");
+                let why = why.replace(
+                    "invalid digit found in string",
+                    "expected a whole number, at least 0",
+                );
+                Err(Refusal::new(bad.status(), why))
+            }
         }
     }
 }
@@ -108,23 +116,35 @@ impl IntoResponse for Refusal {
             let bearer = HeaderValue::from_static("Bearer realm=\"queens\"");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
         }
+        response.extensions_mut().insert(Self { code, message });
         response
     }
 }
 
-/// Returns whether a route is a page, whose errors are pages too.
-fn is_page(method: &Method, route: &str) -> bool {
-    *method == Method::GET
-        && matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}")
+/// Returns whether errors are pages: for the routes of pages, and for browsers outside of the API.
+fn wants_page(request: &Request, route: &str) -> bool {
+    let accepted = request.headers().get(header::ACCEPT).and_then(|kinds| kinds.to_str().ok());
+    let is_browser = accepted.is_some_and(|kinds| kinds.contains("text/html"));
+    *request.method() == Method::GET
+        && (matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}")
+            || is_browser && !request.uri().path().starts_with("/api/"))
 }
 
-/// Returns the error page for a reader without access, or a redirect to the login.
-fn access_denied(refusal: &Refusal) -> Response {
+/// Returns the page of an error, or a redirect to the login.
+fn error_page(refusal: &Refusal) -> Response {
     if refusal.code == StatusCode::UNAUTHORIZED {
         return Redirect::to("/login").into_response();
     }
     let body = html! { body { main.login { h1 { "queens" } p.error role="alert" { (refusal.message) } } } };
     (refusal.code, page("queens", &body)).into_response()
+}
+
+/// Answers a request for an unknown address.
+pub(super) async fn not_found(request: Request) -> Response {
+    let what =
+        format!("{} not found; see / for the pages and /api/v1/openapi.json", request.uri().path());
+    let refusal = Refusal::not_found(what);
+    if wants_page(&request, "") { error_page(&refusal) } else { refusal.into_response() }
 }
 
 /// The content type of server-sent events.
@@ -139,7 +159,7 @@ pub(super) async fn authorize(
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
     let method = request.method().clone();
-    let for_people = is_page(&method, &route);
+    let for_people = wants_page(&request, &route);
     let answered = match authorized(&app, &route, &request) {
         Ok((principal, call)) => {
             let ended = app.authenticator.until_ended(&principal);
@@ -164,9 +184,11 @@ pub(super) async fn authorize(
             if let Some(peer) = request.extensions().get::<Peer>() {
                 peer.activity.record_refusal();
             }
-            if for_people { access_denied(&refusal) } else { refusal.into_response() }
+            refusal.into_response()
         }
     };
+    let refusal = answered.extensions().get::<Refusal>().filter(|_| for_people).cloned();
+    let answered = refusal.map_or(answered, |refusal| error_page(&refusal));
     app.requests.count(&method, &route, answered.status());
     answered
 }

@@ -23,7 +23,6 @@ use axum::{
     Router,
     body::Body,
     extract::{DefaultBodyLimit, Path, Request, State},
-    http::Uri,
     middleware,
     routing::{MethodRouter, get, post},
 };
@@ -44,7 +43,6 @@ pub use self::metrics::StorageHealth;
 use self::{
     api::{Caller, control},
     broadcast::Broadcast,
-    guard::Refusal,
     sessions::Sessions,
 };
 use crate::{
@@ -239,7 +237,7 @@ fn router(app: &App) -> Router {
         .route("/logout", post(sessions::logout))
         .route("/assets/{name}", get(page::asset))
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::authorize))
-        .fallback(not_found)
+        .fallback(guard::not_found)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn(guard::harden))
         .with_state(app.clone())
@@ -248,10 +246,6 @@ fn router(app: &App) -> Router {
 /// Routes an operator's command on a run.
 fn command(command: Command) -> MethodRouter<App> {
     post(move |app: State<App>, run: Path<String>, by: Caller| control(app, run, by, command))
-}
-
-async fn not_found(uri: Uri) -> Refusal {
-    Refusal::not_found(format!("{} not found; see /api/v1/openapi.json", uri.path()))
 }
 
 #[cfg(test)]

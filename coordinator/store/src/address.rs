@@ -1,18 +1,34 @@
 //! Addresses of databases. They are secrets, since they may contain a password.
 
-use std::{fmt, fs};
+use std::{
+    ffi::{OsStr, OsString},
+    fmt, fs,
+    path::PathBuf,
+};
+
+use common::text::without_bom;
+use proto::connect::file_of;
 
 /// The value of `--store`: the URL of a PostgreSQL database, or `@FILE` with a URL.
 ///
 /// `Display` and `Debug` omit the password. Parsing never fails, so that no parser repeats the password
 /// in an error.
 #[derive(Clone, PartialEq, Eq)]
-pub struct StoreUrl(String);
+pub struct StoreUrl(Source);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Source {
+    Url(String),
+    File(PathBuf),
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadStoreUrl {
-    #[error("cannot read the store's address in {file}: {why}; check the path and its permissions")]
-    File { file: String, why: String },
+    #[error(
+        "cannot read the store's address in {}: {why}; check the path and its permissions",
+        file.display()
+    )]
+    File { file: PathBuf, why: String },
     #[error(
         "the store's address begins with '{0}': give postgres://USER@HOST/DATABASE, or @FILE with it"
     )]
@@ -57,56 +73,78 @@ impl StoreUrl {
     /// Fails if the process's `arguments` contain its password.
     pub fn reveal(
         &self,
-        arguments: impl IntoIterator<Item = String>,
+        arguments: impl IntoIterator<Item = OsString>,
     ) -> Result<String, BadStoreUrl> {
-        let text = match self.0.strip_prefix('@') {
-            None => self.0.clone(),
-            Some(file) => fs::read_to_string(file)
-                .map_err(|why| BadStoreUrl::File { file: file.to_owned(), why: why.to_string() })?
-                .trim()
-                .to_owned(),
+        let url = match &self.0 {
+            Source::Url(url) => url.clone(),
+            Source::File(file) => {
+                let text = fs::read_to_string(file).map_err(|why| BadStoreUrl::File {
+                    file: file.clone(),
+                    why: why.to_string(),
+                })?;
+                without_bom(&text).trim().to_owned()
+            }
         };
-        if !Self::is_url(&text) {
-            let start = text.split(':').next().unwrap_or_default();
+        if !Self::is_url(&url) {
+            let start = url.split(':').next().unwrap_or_default();
             let start = start.chars().take(12).collect();
             return Err(BadStoreUrl::Scheme(start));
         }
-        let url = Self(text);
-        if url.has_password() && arguments.into_iter().any(|shown| shown.contains(&url.0)) {
+        if has_password(&url)
+            && arguments.into_iter().any(|shown| shown.to_string_lossy().contains(&url))
+        {
             return Err(BadStoreUrl::Shown);
         }
-        Ok(url.0)
+        Ok(url)
     }
+}
 
-    fn has_password(&self) -> bool {
-        let (user, _, query) = self.parts();
-        user.is_some_and(|user| user.contains(':')) || query.contains("password=")
+fn has_password(url: &str) -> bool {
+    let (user, _, query) = parts(url);
+    user.is_some_and(|user| user.contains(':')) || query.contains("password=")
+}
+
+/// Splits a URL into user and password, host and database, and query.
+fn parts(url: &str) -> (Option<&str>, &str, &str) {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    match rest.rsplit_once('@') {
+        Some((user, place)) => (Some(user), place, query),
+        None => (None, rest, query),
     }
+}
 
-    /// Splits the URL into user and password, host and database, and query.
-    fn parts(&self) -> (Option<&str>, &str, &str) {
-        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        match rest.rsplit_once('@') {
-            Some((user, place)) => (Some(user), place, query),
-            None => (None, rest, query),
-        }
+impl From<OsString> for StoreUrl {
+    fn from(given: OsString) -> Self {
+        Self::from(given.as_os_str())
+    }
+}
+
+impl From<&OsStr> for StoreUrl {
+    fn from(given: &OsStr) -> Self {
+        Self(match file_of(given) {
+            Some(file) => Source::File(file.to_owned()),
+            None => Source::Url(given.to_string_lossy().into_owned()),
+        })
     }
 }
 
 impl From<&str> for StoreUrl {
     fn from(text: &str) -> Self {
-        Self(text.to_owned())
+        Self::from(OsStr::new(text))
     }
 }
 
 /// Formats user, host and database without the password.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(file) = self.0.strip_prefix('@') {
-            return write!(f, "the database whose address is in {file}");
-        }
-        let (user, place, query) = self.parts();
+        let url = match &self.0 {
+            Source::Url(url) => url,
+            Source::File(file) => {
+                return write!(f, "the database whose address is in {}", file.display());
+            }
+        };
+        let (user, place, query) = parts(url);
         let user = user.and_then(|user| user.split(':').next());
         let user = user.map(|user| format!("{user}@")).unwrap_or_default();
         // The query names the host of a connection over a Unix socket.
@@ -139,7 +177,7 @@ mod tests {
             assert_eq!(url.to_string(), shown);
             assert_eq!(format!("{url:?}"), format!("StoreUrl({shown})"));
             assert_eq!(url.reveal([]).as_deref(), Ok(given));
-            let typed = ["coordinator".to_owned(), format!("--store={given}")];
+            let typed = ["coordinator".into(), format!("--store={given}").into()];
             let refused = url.reveal(typed).err();
             let expected = given.contains("hu").then_some(BadStoreUrl::Shown);
             assert_eq!(refused, expected, "{given}");
@@ -149,9 +187,9 @@ mod tests {
     #[test]
     fn an_address_is_read_from_a_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "postgres://lab:hush@db/queens\n").unwrap();
+        fs::write(file.path(), "\u{feff}postgres://lab:hush@db/queens\n").unwrap();
         let given = StoreUrl::from(&*format!("@{}", file.path().display()));
-        let typed = [format!("--store={}", given.0)];
+        let typed = [format!("--store=@{}", file.path().display()).into()];
         assert_eq!(given.reveal(typed).unwrap(), "postgres://lab:hush@db/queens");
         assert!(!given.to_string().contains("hush"));
         let missing = StoreUrl::from("@/no/such/file").reveal([]).unwrap_err();

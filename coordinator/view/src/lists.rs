@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use anyhow::anyhow;
-use common::run::RunId;
+use common::{board::Board, run::RunId};
 use proto::v1;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -194,10 +194,15 @@ pub fn events_table(events: &[v1::Event], width: Option<usize>) -> String {
 pub enum RunSelector {
     /// The run created last.
     Last,
+    /// The run of this board created last.
+    Board(Board),
     Id(RunId),
     /// Lower-case hexadecimal digits, fewer than an id has.
     Prefix(String),
 }
+
+/// Minimum digits of an id: shorter texts are typing errors, such as the N of a board.
+const MIN_DIGITS: usize = 4;
 
 impl FromStr for RunSelector {
     type Err = String;
@@ -207,32 +212,55 @@ impl FromStr for RunSelector {
             return Ok(Self::Last);
         }
         let digits = text.to_lowercase();
+        if let Some(board) = digits.strip_prefix("n=") {
+            return board.parse().map(Self::Board).map_err(|why| format!("{why}"));
+        }
         if let Ok(whole) = digits.parse() {
             return Ok(Self::Id(whole));
         }
         let is_digit = |c: char| c.is_ascii_hexdigit();
-        if (1..16).contains(&digits.len()) && digits.chars().all(is_digit) {
+        if (MIN_DIGITS..16).contains(&digits.len()) && digits.chars().all(is_digit) {
             return Ok(Self::Prefix(digits));
         }
         Err(format!(
-            "no run matches '{text}': give a run id or a unique prefix (see `queensctl runs`), or `last`"
+            "no run matches '{text}': give at least {MIN_DIGITS} digits of its id (see `queensctl runs`), N=22 \
+             for the newest run of that board, or `last`"
         ))
     }
 }
 
+/// What a [`RunSelector`] selects by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SelectableRun {
+    pub created_unix_ms: u64,
+    pub run: RunId,
+    pub n: u32,
+}
+
+impl From<&v1::Run> for SelectableRun {
+    fn from(run: &v1::Run) -> Self {
+        let n = run.spec.as_ref().map_or(0, |spec| spec.n);
+        Self { created_unix_ms: run.created_unix_ms, run: RunId(run.run), n }
+    }
+}
+
 impl RunSelector {
-    /// Returns the selected run among `runs`, each with the time of its creation.
-    pub fn among(&self, runs: &[(u64, RunId)]) -> anyhow::Result<RunId> {
+    /// Returns the selected run among `runs`.
+    pub fn among(&self, runs: &[SelectableRun]) -> anyhow::Result<RunId> {
         match self {
             Self::Id(run) => Ok(*run),
-            Self::Last => {
-                let last = runs.iter().max();
-                last.map(|(_, run)| *run).ok_or_else(|| {
-                    anyhow!("there are no runs; start one with `queensctl submit --n N`")
-                })
+            Self::Last => runs.iter().max().map(|found| found.run).ok_or_else(|| {
+                anyhow!("there are no runs; start one with `queensctl submit --n N`")
+            }),
+            Self::Board(board) => {
+                let of_board = runs.iter().filter(|run| run.n == u32::from(board.n()));
+                of_board
+                    .max()
+                    .map(|found| found.run)
+                    .ok_or_else(|| anyhow!("there is no run of N = {board}; see `queensctl runs`"))
             }
             Self::Prefix(digits) => {
-                let ids = runs.iter().map(|(_, run)| *run);
+                let ids = runs.iter().map(|run| run.run);
                 let matching: Vec<_> =
                     ids.filter(|run| run.to_string().starts_with(digits)).collect();
                 match matching[..] {
@@ -462,28 +490,38 @@ mod tests {
 
     #[test]
     fn a_run_is_selected_by_a_prefix_or_as_the_last() {
-        let [old, new, other] = [RunId(0xab_cd), RunId(0xab << 56), RunId(0xac << 56)];
-        let runs = [(1, old), (5, new), (3, other)];
+        let [old, new, other] = [RunId(0xab_cd), RunId(0xabcd << 48), RunId(0xabce << 48)];
+        let run = |(created_unix_ms, run, n)| SelectableRun { created_unix_ms, run, n };
+        let runs = [(1, old, 22), (5, new, 20), (3, other, 22)].map(run);
         let find = |text: &str| text.parse::<RunSelector>().unwrap().among(&runs);
         for (text, run) in [
             ("last", new),
-            ("ab", new),
-            ("AC", other),
-            ("0", old),
+            ("abcd", new),
+            ("ABCE", other),
+            ("0000", old),
+            ("N=22", other),
+            ("n=20", new),
             ("000000000000abcd", old),
             ("0000000000001234", RunId(0x1234)),
         ] {
             assert_eq!(find(text).unwrap(), run, "{text}");
         }
-        let several = find("a").unwrap_err().to_string();
+        let twins = [(1, RunId(0xabcd << 48), 8), (2, RunId((0xabcd << 48) + 1), 8)].map(run);
+        let several = "abcd".parse::<RunSelector>().unwrap().among(&twins);
+        let several = several.unwrap_err().to_string();
         assert!(several.contains("2 runs") && several.contains("more digits"), "{several}");
-        let none = find("b").unwrap_err().to_string();
-        assert!(none.contains("id begins with b"), "{none}");
+        let none = find("bbbb").unwrap_err().to_string();
+        assert!(none.contains("id begins with bbbb"), "{none}");
+        let none = find("N=9").unwrap_err().to_string();
+        assert!(none.contains("no run of N = 9"), "{none}");
         let none = RunSelector::Last.among(&[]).unwrap_err().to_string();
         assert!(none.contains("submit"), "{none}");
-        for bad in ["", "xyz", "00000000000000000", "-1", "a b", "latest"] {
+        for bad in ["", "0", "abc", "xyz", "00000000000000000", "-1", "a b", "latest", "22"] {
             let refused = bad.parse::<RunSelector>().unwrap_err();
             assert!(refused.starts_with(&format!("no run matches '{bad}'")), "{refused}");
+        }
+        for bad in ["N=", "N=33", "N=0", "n=x"] {
+            assert!(bad.parse::<RunSelector>().is_err(), "{bad}");
         }
     }
 

@@ -1,13 +1,15 @@
 //! Join strings, their files on the coordinator's machine, and workers' secrets.
 
 use std::{
+    ffi::OsStr,
     fmt, fs, io,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use common::run::WorkerId;
+use clap_lex::OsStrExt as _;
+use common::{run::WorkerId, text::without_bom};
 use sha2::{Digest, Sha256};
 
 use super::CaHash;
@@ -99,9 +101,9 @@ impl JoinString {
     }
 
     /// Parses `--join STRING|@FILE`.
-    pub fn of_option(text: &str) -> Result<Self, JoinError> {
-        let Some(path) = text.strip_prefix('@').map(PathBuf::from) else {
-            return Ok(text.parse()?);
+    pub fn of_option(given: &OsStr) -> Result<Self, JoinError> {
+        let Some(path) = file_of(given).map(Path::to_owned) else {
+            return Ok(given.to_str().ok_or(BadJoin::Form)?.parse()?);
         };
         match fs::read_to_string(&path) {
             Ok(text) => text.parse().map_err(|why| JoinError::Content { path, why }),
@@ -143,7 +145,7 @@ impl FromStr for JoinString {
     type Err = BadJoin;
 
     fn from_str(text: &str) -> Result<Self, BadJoin> {
-        let text = text.trim();
+        let text = without_bom(text).trim();
         if !text.starts_with(JOIN_PREFIX) {
             return Err(BadJoin::Form);
         }
@@ -157,6 +159,11 @@ impl FromStr for JoinString {
             Token::from_bytes(token),
         )
     }
+}
+
+/// Returns the file of an option's value `@FILE`.
+pub fn file_of(given: &OsStr) -> Option<&Path> {
+    given.strip_prefix("@").map(Path::new)
 }
 
 /// Returns whether a text is a valid `HOST:PORT`: IPv6 addresses need brackets.

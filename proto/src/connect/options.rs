@@ -1,6 +1,9 @@
 //! Command-line options of programs that connect to a coordinator.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 
@@ -21,7 +24,7 @@ pub struct ConnectionOptions {
     /// Join string that the coordinator prints, or @FILE containing it. Prefer QUEENS_JOIN: command
     /// lines are visible to all users of this machine.
     #[arg(long, value_name = "STRING|@FILE")]
-    pub join: Option<String>,
+    pub join: Option<OsString>,
     /// CA certificates of a coordinator with --client-ca: mutual TLS instead of a join string.
     #[arg(long, value_name = "FILE", requires_all = ["tls_cert", "tls_key", "coordinator"], conflicts_with = "insecure")]
     pub tls_ca: Option<PathBuf>,

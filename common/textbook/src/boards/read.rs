@@ -1,10 +1,15 @@
 //! Parsing of boards in many text formats.
 //!
-//! Every [`Style`](super::Style) is accepted, with or without its frame, numbers and letters, and with
-//! any of `Q q O o ♛ ♕` for a queen and `. _ ·` for a free square. Lines without squares are frames or
-//! headings and are skipped. A board without line breaks is one line with N² squares. A text
-//! without a picture is a list: numbers are the columns of rows 1, 2, …, counted from 0 if there is
-//! a 0, otherwise from 1; names such as `a1 e2` are squares, with rows counted from the top.
+//! Each grammar reads the whole text or nothing. Exactly one result must remain: a text that several
+//! grammars read differently is ambiguous, and a text that none reads is not a board.
+//!
+//! Numbers are counted from 0 if there is a 0, otherwise from 1. Rows are counted from the top.
+
+mod layout;
+mod numbers;
+mod picture;
+
+use common::text::without_bom;
 
 use super::solution::{Flaw, Solution, Square, check};
 
@@ -19,12 +24,17 @@ pub struct Diagram {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     #[error(
-        "no board found: expected rows such as '. Q . .', or the columns of the queens such as '1 3 0 2'"
+        "no board found: expected rows such as '. Q . .' or '0,1,0,0', the columns of the queens such \
+         as '1 3 0 2', squares such as 'b1 d2 a3 c4', or FEN ranks such as '1q2/3q/q3/2q1'"
     )]
     Nothing,
+    /// Different boards, according to the grammar.
+    #[error("ambiguous board: it can be read as {first} and as {second}; use another format")]
+    Ambiguous { first: &'static str, second: &'static str },
     /// A row with a mark that is neither queen nor free square.
     #[error(
-        "line {line}: invalid square '{found}': expected Q, q or O for a queen, . or _ for a free square"
+        "line {line}: invalid square '{found}': expected one mark for a queen, such as Q, and one for a \
+         free square, such as . or _"
     )]
     Mark { line: usize, found: String },
     /// A row whose length is not the number of rows.
@@ -53,170 +63,71 @@ impl Diagram {
         Solution::new(queens.into_iter().map(|queen| queen.column).collect())
     }
 
-    /// Creates a diagram with one queen per row.
-    fn of_columns(columns: &[u64], base: u64) -> Result<Self, Unreadable> {
-        let n = columns.len();
-        let queen = |(row, &value): (usize, &u64)| {
-            let column = value.checked_sub(base).filter(|&column| column < n as u64);
-            let column = column.ok_or(Unreadable::Column { value, n })?;
-            Ok(square(row, usize::try_from(column).unwrap_or(usize::MAX)))
-        };
-        let queens = columns.iter().enumerate().map(queen).collect::<Result<_, _>>()?;
-        let n = number(n);
-        Ok(Self { n, queens })
+    fn new(n: usize, queens: impl IntoIterator<Item = (usize, usize)>) -> Self {
+        let number = |number| u32::try_from(number).expect("a text has fewer than 2^32 squares");
+        let square = |(row, column)| Square { row: number(row), column: number(column) };
+        Self { n: number(n), queens: queens.into_iter().map(square).collect() }
     }
 
-    fn of_rows(rows: &[RowOfText]) -> Result<Self, Unreadable> {
-        let mut queens = Vec::new();
-        for (at, row) in rows.iter().enumerate() {
-            if row.squares.len() != rows.len() {
-                return Err(Unreadable::NotSquare {
-                    line: row.line,
-                    squares: row.squares.len(),
-                    rows: rows.len(),
-                });
-            }
-            let columns = row.squares.iter().enumerate().filter(|(_, queen)| **queen);
-            queens.extend(columns.map(|(column, _)| square(at, column)));
+    /// Returns the board of rows that have `true` for each queen.
+    fn of_rows(rows: &[RowOfSquares]) -> Result<Self, Unreadable> {
+        let n = rows.len();
+        if let Some(row) = rows.iter().find(|row| row.squares.len() != n) {
+            let squares = row.squares.len();
+            return Err(Unreadable::NotSquare { line: row.line, squares, rows: n });
         }
-        let n = number(rows.len());
-        Ok(Self { n, queens })
+        let queens = rows.iter().enumerate().flat_map(|(at, row)| {
+            let queens = row.squares.iter().enumerate().filter(|(_, queen)| **queen);
+            queens.map(move |(column, _)| (at, column))
+        });
+        Ok(Self::new(n, queens))
     }
 }
 
 /// A line with squares: whether each has a queen.
-struct RowOfText {
+struct RowOfSquares {
     line: usize,
     squares: Vec<bool>,
 }
 
-/// Reads a board in any supported format.
-pub fn read(text: &str) -> Result<Diagram, Unreadable> {
-    if let Some(squares) = squares_of_one_line(text) {
-        let n = squares.len().isqrt();
-        let rows = squares
-            .chunks(n.max(1))
-            .map(|squares| RowOfText { line: 1, squares: squares.to_vec() });
-        return Diagram::of_rows(&rows.collect::<Vec<_>>());
-    }
-    let mut rows = Vec::new();
-    for (line, text) in (1..).zip(text.lines()) {
-        if let Some(squares) = squares_of(text, line)? {
-            rows.push(RowOfText { line, squares });
+/// The boards of a text in one grammar.
+///
+/// `None` if the text is not in the grammar; an error if it has the words but not the shape of it.
+type Reading = Option<Result<Vec<Diagram>, Unreadable>>;
+
+type Grammar = (&'static str, fn(&str) -> Reading);
+
+/// The name of each grammar and its parser. The errors of earlier ones take precedence.
+const GRAMMARS: [Grammar; 7] = [
+    ("a picture", picture::marks),
+    ("a 0/1 matrix", picture::matrix),
+    ("columns with a board per line", numbers::columns),
+    ("one column per line", numbers::column_per_line),
+    ("pairs of row and column", numbers::pairs),
+    ("squares such as b3", numbers::squares),
+    ("FEN ranks", numbers::fen),
+];
+
+/// Reads one or several boards in any supported format.
+///
+/// # Errors
+/// If no grammar fits, or several give different boards.
+pub fn read(text: &str) -> Result<Vec<Diagram>, Unreadable> {
+    let text = without_bom(text);
+    let mut found: Option<(&'static str, Vec<Diagram>)> = None;
+    let mut error = Unreadable::Nothing;
+    for (name, parse) in GRAMMARS {
+        match (parse(text), &found) {
+            (None, _) => {}
+            (Some(Err(why)), _) => error = if error == Unreadable::Nothing { why } else { error },
+            (Some(Ok(boards)), None) => found = Some((name, boards)),
+            (Some(Ok(boards)), Some((_, same))) if boards == *same => {}
+            (Some(Ok(_)), &Some((first, _))) => {
+                return Err(Unreadable::Ambiguous { first, second: name });
+            }
         }
     }
-    match rows.is_empty() {
-        false => Diagram::of_rows(&rows),
-        true => read_list(text),
-    }
-}
-
-fn squares_of_one_line(text: &str) -> Option<Vec<bool>> {
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    let (line, None) = (lines.next()?, lines.next()) else {
-        return None;
-    };
-    let marks: Vec<bool> =
-        line.split_whitespace().filter_map(|token| mark(token).filter(|_| token != "|")).collect();
-    let side = marks.len().isqrt();
-    (side > 1 && side * side == marks.len()).then_some(marks)
-}
-
-/// Returns the squares of a line, if it has any.
-fn squares_of(text: &str, line: usize) -> Result<Option<Vec<bool>>, Unreadable> {
-    let is_frame = |c: char| "+-*=| ".contains(c);
-    if text.contains(['-', '*', '=', '+']) && text.chars().all(is_frame) || text.trim().is_empty() {
-        return Ok(None);
-    }
-    let bad = |found: &str| Unreadable::Mark { line, found: found.to_owned() };
-    // Between the bars; anything outside is a label.
-    let inner = match (text.find('|'), text.rfind('|')) {
-        (Some(first), Some(last)) if first < last => &text[first + 1..last],
-        _ => text,
-    };
-    if inner.contains('|') {
-        let cell = |cell: &str| match cell.trim() {
-            "" => Ok(false),
-            other => mark(other).ok_or_else(|| bad(other)),
-        };
-        return inner.split('|').map(cell).collect::<Result<_, _>>().map(Some);
-    }
-    let is_label = |token: &&str| token.chars().all(|c| c.is_ascii_digit());
-    let tokens: Vec<&str> = inner.split_whitespace().filter(|t| !is_label(t)).collect();
-    let known = |token: &&&str| squares_of_token(token).is_some();
-    // A heading also has letters, some of which look like queens.
-    let squares = tokens.iter().filter(known).count();
-    if squares * 2 <= tokens.len() {
-        return Ok(None);
-    }
-    let mut row = Vec::new();
-    for token in tokens {
-        row.extend(squares_of_token(token).ok_or_else(|| bad(token))?);
-    }
-    Ok(Some(row))
-}
-
-/// Parses one square, or several without spaces.
-fn squares_of_token(token: &str) -> Option<Vec<bool>> {
-    let marks: Vec<char> = token.chars().collect();
-    // In the style `cells` a dot precedes every square.
-    let cells = marks.contains(&'_') && marks.iter().step_by(2).all(|&c| c == '.');
-    let squares = marks.into_iter().skip(usize::from(cells));
-    squares.step_by(if cells { 2 } else { 1 }).map(|c| mark(c.encode_utf8(&mut [0; 4]))).collect()
-}
-
-/// Returns whether the square `token` has a queen; `None` if it is not a square.
-fn mark(token: &str) -> Option<bool> {
-    match token {
-        "Q" | "q" | "O" | "o" | "♛" | "♕" => Some(true),
-        "." | "_" | "·" => Some(false),
-        _ => None,
-    }
-}
-
-fn read_list(text: &str) -> Result<Diagram, Unreadable> {
-    let tokens: Vec<&str> = text
-        .split(|c: char| c.is_whitespace() || ",;()[]".contains(c))
-        .filter(|token| !token.is_empty())
-        .collect();
-    if let Some(queens) = tokens.iter().map(|name| named(name)).collect::<Option<Vec<_>>>()
-        && !queens.is_empty()
-    {
-        let n = queens.len();
-        let outside = |queen: &&(usize, usize)| queen.0.max(queen.1) >= n;
-        if let Some(&(row, column)) = queens.iter().find(outside) {
-            let value = row.max(column) as u64 + 1;
-            return Err(Unreadable::Column { value, n });
-        }
-        let queens = queens.into_iter().map(|(row, column)| square(row, column));
-        return Ok(Diagram { n: number(n), queens: queens.collect() });
-    }
-    let digits = |token: &str| token.chars().map(|c| c.to_digit(10).map(u64::from)).collect();
-    let columns: Option<Vec<u64>> = match tokens.as_slice() {
-        [one] if (2..=10).contains(&one.len()) => digits(one),
-        several => several.iter().map(|token| token.parse().ok()).collect(),
-    };
-    let columns = columns.filter(|columns| !columns.is_empty());
-    let columns = columns.ok_or(Unreadable::Nothing)?;
-    let base = u64::from(!columns.contains(&0));
-    Diagram::of_columns(&columns, base)
-}
-
-/// Parses a square such as `b3` into row and column.
-fn named(name: &str) -> Option<(usize, usize)> {
-    let file = name.chars().next().filter(char::is_ascii_lowercase)?;
-    let rank: usize = name[1..].parse().ok()?;
-    let column = file as usize - 'a' as usize;
-    Some((rank.checked_sub(1)?, column))
-}
-
-fn square(row: usize, column: usize) -> Square {
-    let (row, column) = (number(row), number(column));
-    Square { row, column }
-}
-
-fn number(number: usize) -> u32 {
-    u32::try_from(number).expect("a text has fewer than 2^32 squares")
+    found.map(|(_, boards)| boards).ok_or(error)
 }
 
 #[cfg(test)]
@@ -241,8 +152,9 @@ mod tests {
                         Style::Record => solution.images()[7].clone(),
                         _ => solution.clone(),
                     };
-                    let diagram = read(&text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
-                    assert_eq!(diagram.solution(), Ok(expected), "{style}:\n{text}");
+                    let boards = read(&text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+                    assert_eq!(boards.len(), 1, "{text}");
+                    assert_eq!(boards[0].solution(), Ok(expected), "{style}:\n{text}");
                 }
             }
         }
@@ -253,7 +165,7 @@ mod tests {
         let solution = Solutions::new(Board::new(20).unwrap()).next().unwrap();
         for style in Style::ALL.into_iter().filter(|style| *style != Style::Record) {
             let text = style.draw(&solution, 1);
-            assert_eq!(read(&text).unwrap().solution(), Ok(solution.clone()), "{text}");
+            assert_eq!(read(&text).unwrap()[0].solution(), Ok(solution.clone()), "{text}");
         }
     }
 
@@ -270,7 +182,7 @@ mod tests {
             "04752613",
             "a1 b7 c5 d8 e2 f4 g6 h3",
         ] {
-            assert_eq!(read(text).unwrap().solution(), expected, "{text}");
+            assert_eq!(read(text).unwrap()[0].solution(), expected, "{text}");
         }
     }
 
@@ -303,8 +215,170 @@ mod tests {
             ("0 3 2 1", "row 2, column 4 and row 3, column 3 attack each other along a rising"),
             ("2 0 1 3", "row 2, column 1 and row 3, column 2 attack each other along a falling"),
         ] {
-            let flaw = read(text).unwrap().solution().unwrap_err().to_string();
+            let flaw = read(text).unwrap()[0].solution().unwrap_err().to_string();
             assert!(flaw.contains(part), "{text}: {flaw}");
+        }
+    }
+
+    /// Returns the columns of each board, or `x` for one that is not a solution.
+    fn verdicts(text: &str) -> String {
+        let verdict = |board: Diagram| match board.solution() {
+            Ok(solution) => Style::Line.draw(&solution, 1).replace(' ', ""),
+            Err(_) => "x".to_owned(),
+        };
+        match read(text) {
+            Ok(boards) => boards.into_iter().map(verdict).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn boards_of_four_are_read_in_every_grammar() {
+        let rows = ["0100", "0001", "1000", "0010"];
+        let spaced = |queen: &str, free: &str, between: &str| {
+            let row = |row: &&str| {
+                let squares = row.chars().map(|c| if c == '1' { queen } else { free });
+                squares.collect::<Vec<_>>().join(between)
+            };
+            rows.iter().map(row).collect::<Vec<_>>()
+        };
+        let mut texts = Vec::new();
+        for (queen, free) in [
+            ("Q", "."),
+            ("q", "_"),
+            ("♛", "·"),
+            ("♕", "."),
+            ("O", "."),
+            ("x", "_"),
+            ("X", "-"),
+            ("*", "."),
+            ("1", "0"),
+            ("Q", "-"),
+        ] {
+            for between in ["", " ", ",", ", ", "\t", ";", "  "] {
+                let rows = spaced(queen, free, between);
+                let bracketed: Vec<_> = rows.iter().map(|row| format!("[{row}]")).collect();
+                let quoted: Vec<_> = rows.iter().map(|row| format!("\"{row}\"")).collect();
+                texts.push(rows.join("\n"));
+                texts.push(rows.join("\r\n") + "\r\n");
+                texts.push(rows.join("\n\n"));
+                texts.push(format!("\n\n{}\n\n\n", rows.join("\n")));
+                texts.push(bracketed.join("\n"));
+                texts.push(format!("[{}]", bracketed.join(", ")));
+                texts.push(format!("[{}]", bracketed.join(",\n ")));
+                texts.push(quoted.join(",\n"));
+                texts.push(format!("[{}]", quoted.join(",")));
+                texts.push(format!("[{}]", quoted.join(", ").replace('"', "'")));
+                texts.push(rows.join("  "));
+                texts.push(rows.join("/"));
+            }
+        }
+        for text in [
+            "1 3 0 2",
+            "2 4 1 3",
+            "2,4,1,3",
+            "[2, 4, 1, 3]",
+            "(1, 3, 0, 2)",
+            "{1,3,0,2}",
+            "2413",
+            "1302",
+            "1\n3\n0\n2\n",
+            "2;4;1;3",
+            "[[1, 3, 0, 2]]",
+            "[\n 1,\n 3,\n 0,\n 2\n]",
+            "[(0, 1), (1, 3), (2, 0), (3, 2)]",
+            "(1,2) (2,4) (3,1) (4,3)",
+            "0,1\n1,3\n2,0\n3,2",
+            "0 1\n1 3\n2 0\n3 2",
+            "[[0,1],[1,3],[2,0],[3,2]]",
+            "(3,2),(0,1),(2,0),(1,3)",
+            "b1 d2 a3 c4",
+            "B1, D2, A3, C4",
+            "b1\nd2\na3\nc4",
+            "Qb1 Qd2 Qa3 Qc4",
+            "c4 a3 d2 b1",
+            "[b1, d2, a3, c4]",
+            "1q2/3q/q3/2q1",
+            "1Q2/3Q/Q3/2Q1 w - - 0 1",
+            "\"1q2/3q/q3/2q1\"",
+        ] {
+            texts.push(text.to_owned());
+        }
+        for text in texts {
+            assert_eq!(verdicts(&text), "1302", "{text}");
+        }
+    }
+
+    #[test]
+    fn several_boards_are_read() {
+        for text in [
+            "1 3 0 2\n2 0 3 1",
+            "[1, 3, 0, 2]\n[2, 0, 3, 1]",
+            "[[1, 3, 0, 2], [2, 0, 3, 1]]",
+            "1302\n2031",
+            "2413\n3142",
+            "1\n3\n0\n2\n\n2\n0\n3\n1",
+            "b1 d2 a3 c4\nc1 a2 d3 b4",
+            "1q2/3q/q3/2q1\n2q1/q3/3q/1q2",
+            ".Q..\n...Q\nQ...\n..Q.\n\n..Q.\nQ...\n...Q\n.Q..",
+            "[[\".Q..\",\"...Q\",\"Q...\",\"..Q.\"],[\"..Q.\",\"Q...\",\"...Q\",\".Q..\"]]",
+            ".Q.....QQ.....Q.\n..Q.Q......Q.Q..",
+            ".Q../...Q/Q.../..Q.\n..Q./Q.../...Q/.Q..",
+            "0100\n0001\n1000\n0010\n\n0010\n1000\n0001\n0100",
+            "[[[0,1,0,0],[0,0,0,1],[1,0,0,0],[0,0,1,0]],[[0,0,1,0],[1,0,0,0],[0,0,0,1],[0,1,0,0]]]",
+            "[[(0,1),(1,3),(2,0),(3,2)],[(0,2),(1,0),(2,3),(3,1)]]",
+            "(0,1),(1,3),(2,0),(3,2)\n(0,2),(1,0),(2,3),(3,1)",
+        ] {
+            assert_eq!(verdicts(text), "1302 2031", "{text}");
+        }
+        assert_eq!(verdicts("1 3 0 2\n0 1 2 3"), "1302 x");
+    }
+
+    #[test]
+    fn a_text_without_one_meaning_has_no_verdict() {
+        for text in [
+            "0 1 0 0",
+            "0100",
+            "1 0\n0 1",
+            "1 1 1 1",
+            "1 2 1 2",
+            "1 3 0 2 2 0 3 1",
+            "0 1 1 3 2 0 3 2",
+            "0,1\n1,3\n2,0\n3,2\n0,2\n1,0\n2,3\n3,1",
+            ".Q..\n...Q\nQ...\n..Q.\n..Q.\nQ...\n...Q\n.Q..",
+            "O Q O O\nO O O Q\nQ O O O\nO O Q O",
+            "XOXX\nXXXO\nOXXX\nXXOX",
+            "OO\nOO",
+            ". Q x .\n. . . Q\nQ . . .\n. . Q .",
+            ".Q..\nand then\n...Q\nQ...\n..Q.",
+            "0Q00\n000Q\nQ000\n00Q0",
+            "Q . . .",
+            "Q...\n...Q",
+            "[1, 3, 0, 2",
+            "1 3 0 2]",
+            "1q2/3k/q3/2q1",
+            "1q2/3q/q3",
+            "1q2/3q/q3/2q1 moves",
+            "1 3 0 2 b4",
+            "1.5 2",
+            "a1 b7 c5 d8\ne2 f4 g6 h3",
+            "1 3 0 2\n\n.Q..\n...Q\nQ...\n..Q.",
+            "[True, False]\n[False, True]",
+            "{\"row\": 0, \"col\": 1}",
+            "-*--\n---*\n*---\n--*-",
+            "----",
+            "0 0",
+            "1\n1",
+            "\u{2654}",
+            "Q,K\nK,Q",
+            "one three zero two",
+            "-1 2",
+            "1-3-0-2",
+            "Q1 Q2",
+            "1e3 2",
+            "0x1 0x3 0x0 0x2",
+        ] {
+            assert!(read(text).is_err(), "{text}: {}", verdicts(text));
         }
     }
 }

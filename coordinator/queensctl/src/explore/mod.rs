@@ -7,11 +7,15 @@ mod frames;
 mod show;
 mod solve;
 
-use std::io::{IsTerminal as _, Read as _};
+use std::{
+    ffi::OsStr,
+    io::{IsTerminal as _, Read as _},
+};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use cli::exit::Exit;
+use cli::exit::{BadUsage, Exit};
+use proto::connect::file_of;
 use textbook::boards::{CROWN, Solution};
 use view::text::eprint_line;
 
@@ -70,12 +74,15 @@ impl Drawings {
 }
 
 /// Returns an option's text: the value, the contents of `@FILE`, or stdin (`-`).
-fn text_of(given: &str) -> anyhow::Result<String> {
-    if let Some(path) = given.strip_prefix('@') {
-        return std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
+fn text_of(given: &OsStr) -> anyhow::Result<String> {
+    if let Some(path) = file_of(given) {
+        let text = std::fs::read_to_string(path);
+        return text.with_context(|| format!("cannot read {}", path.display()));
     }
     if given != "-" {
-        return Ok(given.to_owned());
+        let text =
+            given.to_str().ok_or_else(|| BadUsage("--check: the text is not UTF-8".to_owned()));
+        return Ok(text?.to_owned());
     }
     let mut text = String::new();
     let mut input = std::io::stdin();

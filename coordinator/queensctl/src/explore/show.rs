@@ -1,14 +1,16 @@
 //! `queensctl show`.
 
+use std::ffi::OsString;
+
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use cli::exit::{BadUsage, Exit};
 use common::{board::Board, count::NoProgress, kernel::Kernel};
 use textbook::{
-    boards::{self, IMAGES, Solution, Solutions, Style},
+    boards::{self, Diagram, IMAGES, Solution, Solutions, Style},
     list_comprehension_order,
 };
-use view::text::thousands;
+use view::text::{plural, thousands};
 
 use super::{super::output::print, Drawings, text_of};
 
@@ -33,10 +35,11 @@ pub(crate) struct ShowOptions {
     #[arg(long, value_name = "K", group = "which", value_parser = clap::value_parser!(u64).range(1..))]
     index: Option<u64>,
 
-    /// Check a pasted board in any style: the text, @FILE, or - for stdin. Prints whether it is a
-    /// solution (exit code 0) or which queens attack each other (3), and its images
+    /// Check pasted boards in any common format: the text, @FILE, or - for stdin. Prints whether each
+    /// is a solution (exit code 0) or which queens attack each other (3); for one board also its images.
+    /// A text that is no board, or has several meanings, gets no verdict (2)
     #[arg(long, value_name = "BOARD", conflicts_with_all = ["which", "n", "diagonals"])]
-    check: Option<String>,
+    check: Option<OsString>,
 
     /// Print the numbers of the diagonals instead
     #[arg(long, group = "which")]
@@ -141,7 +144,8 @@ impl Sheet<'_> {
 }
 
 fn check(options: &ShowOptions, text: &str) -> anyhow::Result<Exit> {
-    let diagram = boards::read(text).map_err(BadUsage::of)?;
+    let diagrams = boards::read(text).map_err(BadUsage::of)?;
+    let [diagram] = diagrams.as_slice() else { return check_all(options, &diagrams) };
     let solution = match diagram.solution() {
         Ok(solution) => solution,
         Err(flaw) => {
@@ -150,7 +154,7 @@ fn check(options: &ShowOptions, text: &str) -> anyhow::Result<Exit> {
         }
     };
     let n = solution.n();
-    print(&format!("valid: {} queens, none attacks another", thousands(n.into())))?;
+    print(&format!("valid: {}, none attacks another", plural(n, "queen")))?;
     if options.drawings.are_wanted() {
         options.drawings.draw(std::slice::from_ref(&solution))?;
     }
@@ -172,4 +176,26 @@ fn check(options: &ShowOptions, text: &str) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Success)
+}
+
+/// Prints a verdict per board.
+fn check_all(options: &ShowOptions, diagrams: &[Diagram]) -> anyhow::Result<Exit> {
+    if options.drawings.are_wanted() {
+        return Err(BadUsage("cannot draw several boards; check one at a time".to_owned()).into());
+    }
+    let mut exit = Exit::Success;
+    for (number, diagram) in (1..).zip(diagrams) {
+        let verdict = match diagram.solution() {
+            Ok(solution) => {
+                let (n, symmetry) = (u64::from(solution.n()), solution.symmetry());
+                format!("valid: {}, class {} ({symmetry})", plural(n, "queen"), symmetry.letter())
+            }
+            Err(flaw) => {
+                exit = Exit::Contradicted;
+                format!("not a solution: {flaw}")
+            }
+        };
+        print(&format!("board {number}: {verdict}"))?;
+    }
+    Ok(exit)
 }

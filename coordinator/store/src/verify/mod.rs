@@ -180,11 +180,10 @@ pub(crate) fn verify_all<S: Source>(
     }
 }
 
-/// Lists every run of a data directory, with its creation time in ms since 1970.
-pub fn runs_in(dir: &Path) -> Result<Vec<(u64, RunId)>, VerifyError> {
+/// Returns the manifest of every run of a data directory.
+pub fn runs_in(dir: &Path) -> Result<Vec<RunManifest>, VerifyError> {
     let found = recover::find_runs(&marked(dir)?)?;
-    let named = |run: FoundRun| (run.manifest.created_unix_ms, run.manifest.run);
-    Ok(found.into_iter().map(named).collect())
+    Ok(found.into_iter().map(|run| run.manifest).collect())
 }
 
 /// Verifies one run; also returns the fold of its journal.
