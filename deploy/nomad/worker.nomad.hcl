@@ -47,9 +47,9 @@ job "queens-worker" {
         args    = ["--spool", "${NOMAD_ALLOC_DIR}/data/spool", "--idle-timeout", "5m"]
       }
 
-      # A worker drains within 25 s.
+      # A worker drains within 25 s. A client kills after 30 s at the latest, unless its max_kill_timeout is longer.
       kill_signal  = "SIGTERM"
-      kill_timeout = "45s"
+      kill_timeout = "30s"
 
       resources {
         cores  = 4
