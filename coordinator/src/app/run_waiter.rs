@@ -361,6 +361,7 @@ mod tests {
             manifest,
             state,
             tasks: TaskNumbers { total: 401, done: 120, ..TaskNumbers::default() },
+            is_served: true,
             fraction_done: 0.0,
             eta_seconds: None,
             counting_seconds: 0.0,

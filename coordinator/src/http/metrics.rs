@@ -63,11 +63,11 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal>
     count_states(&mut registry, &runs);
     runs.sort_by_key(|run| run.state != RunState::Running);
     let mut reported = Vec::new();
-    for run in runs.iter().take(MAX_REPORTED_RUNS) {
-        let RunManifest { run, spec, .. } = &run.manifest;
+    for summary in runs.iter().take(MAX_REPORTED_RUNS) {
+        let RunManifest { run, spec, .. } = &summary.manifest;
         if let Some(status) = app.statuses.get(*run).await? {
             let labels = vec![("run", run.to_string()), ("n", spec.board.to_string())];
-            reported.push((labels, status));
+            reported.push((labels, status, summary.is_served));
         }
     }
     register_runs(&mut registry, &reported);
@@ -94,27 +94,36 @@ fn count_states(registry: &mut Registry, runs: &[RunSummary]) {
     numbers(registry, "runs", "Runs by state", states);
 }
 
-fn register_runs(registry: &mut Registry, reported: &[(Labels, Arc<v1::Status>)]) {
+fn register_runs(registry: &mut Registry, reported: &[(Labels, Arc<v1::Status>, bool)]) {
     let by_run = |value: fn(&v1::Status) -> Option<f64>| {
-        let values = reported.iter().map(move |(labels, status)| (labels, value(status)));
+        let values = reported.iter().map(move |(labels, status, _)| (labels, value(status)));
         values.filter_map(|(labels, value)| Some((labels.clone(), value?)))
     };
     // Several values of a run, with one more label.
     let by_label = |label: &'static str, values: fn(&v1::Status) -> Vec<(&'static str, u64)>| {
-        reported.iter().flat_map(move |(labels, status)| {
+        reported.iter().flat_map(move |(labels, status, _)| {
             let labeled = move |value: &str| [&labels[..], &[(label, value.to_owned())]].concat();
             values(status).into_iter().map(move |(value, number)| (labeled(value), number))
         })
     };
-    let tasks = by_label("state", |status| {
-        vec![
+    // Autoscalers start workers for pending tasks.
+    let tasks = reported.iter().flat_map(|(labels, status, is_served)| {
+        let (pending, waiting) = match is_served {
+            true => (status.tasks_pending, 0),
+            false => (0, status.tasks_pending),
+        };
+        let states = [
             ("done", status.tasks_done),
             ("leased", status.tasks_leased),
-            ("pending", status.tasks_pending),
+            ("pending", pending),
+            ("waiting", waiting),
             ("parked", status.tasks_parked),
-        ]
+        ];
+        let labeled = |state: &str| [&labels[..], &[("state", state.to_owned())]].concat();
+        states.map(|(state, number)| (labeled(state), number))
     });
-    numbers(registry, "run_tasks", "Tasks of a run by state", tasks);
+    let help = "Tasks of a run by state; waiting tasks are those of a run that is not served now";
+    numbers(registry, "run_tasks", help, tasks);
     let help = "Completed part of a run's estimated cost, 0 to 1";
     let ratio = Unit::Other("ratio".to_owned());
     let progress = by_run(|status| Some(status.fraction_done));
@@ -128,7 +137,7 @@ fn register_runs(registry: &mut Registry, reported: &[(Labels, Arc<v1::Status>)]
     let help = "Remaining time at the rate of the last five minutes; absent while the run makes no progress";
     let left = by_run(|status| status.eta_seconds);
     registry.register_with_unit("run_remaining", help, Unit::Seconds, family(left));
-    let disputed = reported.iter().map(|(labels, status)| {
+    let disputed = reported.iter().map(|(labels, status, _)| {
         (labels.clone(), status.referee.as_ref().map_or(0, |referee| referee.disputed))
     });
     numbers(registry, "run_disputed_tasks", "Disputed tasks", disputed);

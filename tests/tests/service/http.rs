@@ -511,14 +511,32 @@ fn the_printed_link_logs_one_browser_in() {
 #[test]
 fn metrics_are_what_monitoring_reads() {
     let fixture = Fixture::start(&["--n", "12"]);
-    let total = fixture.get("/api/v1/status").json()["tasks"]["total"].clone();
+    let status = fixture.get("/api/v1/status").json();
+    let total = status["tasks"]["total"].as_u64().expect("a number");
+    let run = status["run"].as_str().expect("a name");
     let answer = fixture.get("/metrics");
     let kind = answer.header("content-type").unwrap_or_default();
     assert!(kind.starts_with("application/openmetrics-text"), "{answer:#?}");
     let parsed = openmetrics_parser::openmetrics::parse_openmetrics(&answer.body);
     let parsed = parsed.unwrap_or_else(|error| panic!("{error}\n{}", answer.body));
-    let pending = format!("state=\"pending\"}} {total}");
-    assert!(answer.body.contains(&pending), "{pending} in {}", answer.body);
+    let tasks = |metrics: &str, n: &str, state: &str| -> u64 {
+        let lines = metrics.lines().filter(|line| line.starts_with("queens_run_tasks{"));
+        let mut lines = lines.filter(|line| line.contains(n) && line.contains(state));
+        let number = lines.next().and_then(|line| line.rsplit(' ').next());
+        number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{n}: {metrics}"))
+    };
+    assert_eq!(tasks(&answer.body, "n=\"12\"", "\"pending\""), total);
+    // Workers get no tasks of a run that waits for another, is paused or is cancelled.
+    fixture.queensctl(&["submit", "--n", "11", "--json"]);
+    for (command, is_served) in [("pause", false), ("resume", true), ("cancel", false)] {
+        fixture.post(&format!("/api/v1/runs/{run}/{command}"), &[], None);
+        let now = fixture.get("/metrics").body;
+        let [first, second] = ["n=\"12\"", "n=\"11\""];
+        let wanted = [first, second].map(|n| tasks(&now, n, "\"pending\"") > 0);
+        assert_eq!(wanted, [is_served, !is_served], "{command}: {now}");
+        let waiting = tasks(&now, first, "\"waiting\"");
+        assert_eq!(waiting, if is_served { 0 } else { total }, "{command}: {now}");
+    }
     for (name, family) in &parsed.families {
         assert!(name.starts_with("queens_"), "{name}");
         assert!(!family.help.is_empty() && family.help.ends_with('.'), "{name}: {}", family.help);

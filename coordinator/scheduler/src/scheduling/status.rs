@@ -59,6 +59,8 @@ pub struct RunSummary {
     pub manifest: RunManifest,
     pub state: RunState,
     pub tasks: TaskNumbers,
+    /// Whether workers may get its pending tasks now: the run is running, and no run before it has any.
+    pub is_served: bool,
     /// Done part of the predicted cost, 0 to 1, including tasks in progress.
     pub fraction_done: f64,
     /// Seconds to the end at the speed of the last minutes.
@@ -273,6 +275,7 @@ impl Scheduler {
             manifest: run.manifest.clone(),
             state: run.state(),
             tasks: task_numbers(run),
+            is_served: run.state() == RunState::Running && self.served_before(number).is_none(),
             fraction_done: fraction_done(run),
             eta_seconds: self.eta_seconds(number, now),
             counting_seconds: run.shown_ms() as f64 / 1e3,
@@ -304,12 +307,7 @@ impl Scheduler {
         if self.workers.live() == 0 {
             return NO_WORKERS.to_owned();
         }
-        let higher = self
-            .order
-            .iter()
-            .take_while(|&&other| other != number)
-            .find(|&&other| self.runs[other].grants() && self.runs[other].has_waiting());
-        if let Some(&other) = higher
+        if let Some(other) = self.served_before(number)
             && run.held().next().is_none()
         {
             return format!("waiting for run {} (higher priority)", self.runs[other].manifest.run);
@@ -320,6 +318,12 @@ impl Scheduler {
         // Other tasks make progress, but no referee can count the disputed ones.
         let reason = self.dispute_reason(number).filter(|_| !self.is_refereed(number));
         reason.unwrap_or_default()
+    }
+
+    /// Returns a run whose pending tasks are leased before those of this run.
+    fn served_before(&self, number: RunIx) -> Option<RunIx> {
+        let mut before = self.order.iter().copied().take_while(|&other| other != number);
+        before.find(|&other| self.runs[other].grants() && self.runs[other].has_waiting())
     }
 
     /// Returns all runs in the order in which they are served.
