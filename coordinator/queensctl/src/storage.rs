@@ -21,7 +21,7 @@ use scheduler::{
     ledger::Principal,
 };
 use store::{
-    self, BadStoreUrl, Examined, RunManifest, RunState, StoreError, StoreUrl, VerifyError,
+    self, BadStoreUrl, Examined, RunManifest, RunState, StoreError, StoreUrl, VerifyError, VerifyReport,
     certify::{
         self, AuditError, AuditOptions as How, BadCertificate, Certificate, CertifyError, Part,
         Share,
@@ -77,6 +77,11 @@ pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
         }
     };
     drop(bar);
+    report(verified)
+}
+
+/// Prints the result of a verification.
+fn report(verified: Result<VerifyReport, VerifyError>) -> anyhow::Result<Exit> {
     match verified {
         Ok(report) => {
             print(&report.to_string())?;
@@ -187,9 +192,7 @@ pub(super) struct RestoreOptions {
 #[cfg(feature = "archive")]
 pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
     store::run_off_runtime(|| store::restore(&options.archive, &options.dir))?;
-    let report = store::verify(&options.dir)?;
-    print(&report.to_string())?;
-    Ok(Exit::Success)
+    report(store::verify(&options.dir))
 }
 
 #[cfg(not(feature = "archive"))]

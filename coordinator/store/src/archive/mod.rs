@@ -3,8 +3,9 @@
 //! Restored after the loss of the disk, the replica lacks only the writes since the last pass. Sealed
 //! segments are copied once. The growing segment is copied whole in every pass that finds it longer, under
 //! the number of its future seal: an interrupted pass leaves no duplicates. Small files are read first and
-//! written last, so they never refer to lines that the replica lacks. Only growing segments are removed,
-//! once their sealed copies exist.
+//! written last, so they never refer to lines that the replica lacks. A manifest, which refers to no lines, is
+//! written before the lines of its run: lines without a manifest are damage. Only growing segments are
+//! removed, once their sealed copies exist.
 
 mod place;
 #[cfg(test)]
@@ -124,10 +125,15 @@ impl Archive {
     /// Brings the replica up to date.
     fn pass(&mut self, data_files: &DataFiles) -> Result<(), StoreError> {
         let small = small_files(&data_files.dir)?;
-        for run in files::entries(&data_files.runs())? {
-            if run.is_dir() && !files::is_deleted(&run) {
-                self.journal(&run, &data_files.dir)?;
+        let runs = small.iter().filter_map(|(name, bytes)| {
+            Some((name.strip_suffix("/manifest.json")?, name, bytes))
+        });
+        for (run, manifest, bytes) in runs {
+            if !self.lengths.contains_key(manifest) {
+                self.put(&growing(run, 1), Vec::new())?;
+                self.put(manifest, bytes.clone())?;
             }
+            self.journal(&data_files.dir.join(run), &data_files.dir)?;
         }
         for (name, bytes) in small {
             if self.small.get(&name) != Some(&bytes) {
@@ -190,26 +196,31 @@ fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         // A seal is read before its lines and written after them, so that it never states missing ones.
         entries.sort_by(|a, b| b.cmp(a));
         for path in entries {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_skipped = name == LOCK
-                || name.starts_with("db")
-                || name.contains("torn-")
-                || [".tmp", ".new", ".next", ".deleted"].iter().any(|end| name.ends_with(end))
-                || (name.starts_with("journal.") && name.ends_with(".jsonl"));
-            if is_skipped {
+            let name = name_of(&path, dir);
+            if is_skipped(&name) {
                 continue;
             }
             if path.is_dir() {
                 folders.push(path);
             } else if let Some(bytes) = files::read_bytes(&path)? {
-                found.push((name_of(&path, dir), bytes));
+                found.push((name, bytes));
             }
         }
     }
-    // A manifest creates its run, and the marker the directory, so they come last.
-    let is_last = |name: &str| (name.ends_with("manifest.json"), name == MARKER);
-    found.sort_by(|(a, _), (b, _)| (is_last(a), a).cmp(&(is_last(b), b)));
+    // The marker makes a directory, so it comes last.
+    found.sort_by(|(a, _), (b, _)| (*a == MARKER, a).cmp(&(*b == MARKER, b)));
     Ok(found)
+}
+
+/// Returns whether a file or folder, named by its path in the data directory, is not a small file.
+fn is_skipped(name: &str) -> bool {
+    let journal = name.strip_prefix("runs/").and_then(|name| name.split_once("/journal."));
+    name == LOCK
+        || name == "db"
+        || name.starts_with("db.")
+        || name.contains(".torn-")
+        || [".tmp", ".new", ".next", ".deleted"].iter().any(|end| name.ends_with(end))
+        || journal.is_some_and(|(_, end)| end.ends_with("jsonl"))
 }
 
 fn cannot(action: &'static str, path: &Path, error: &Error) -> StoreError {
@@ -314,14 +325,8 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the path to which an object is restored; `None` if it is not needed.
-/// Sealed growing segments, and runs whose first pass did not reach the manifest, are not needed.
+/// Returns the path to which an object is restored; `None` for a growing segment that is also there sealed.
 fn restored(name: &str, dir: &Path, lengths: &BTreeMap<String, u64>) -> Option<PathBuf> {
-    if let Some((run, _)) = name.strip_prefix("runs/").and_then(|name| name.split_once('/'))
-        && !lengths.contains_key(&format!("runs/{run}/manifest.json"))
-    {
-        return None;
-    }
     let Some((run, number)) = name.split_once("/growing.") else {
         return Some(dir.join(name));
     };

@@ -35,14 +35,25 @@ fn follows_and_restores(place: &ArchivePlace) {
         assert_eq!(restored.secret(), store.secret());
         kept += 1;
     }
-    // A pass that ends between the journal and the manifest of a new run archives no run.
-    store.create(&manifest(2), Recheck::Auto).unwrap();
-    store.apply(&[EntryKind::Accepted.change(record(2, 0, 1, 2))]).unwrap();
-    let added = data_files.runs().join(RunId(2).to_string());
-    archive.journal(&added, &data).unwrap();
-    let to = all.path().join("restored-half");
+    // The ids of these runs begin with the name of the index.
+    let more = [0xdb00_0000_0000_0002, 0xdbad_0000_0000_0003];
+    for run in more {
+        store.create(&manifest(run), Recheck::Auto).unwrap();
+        store.apply(&[EntryKind::Accepted.change(record(run, 0, 1, 2))]).unwrap();
+    }
+    archive.pass(&data_files).unwrap();
+    let to = all.path().join("restored-more");
     restore(place, &to).unwrap();
-    assert_eq!(DiskStore::open(&to).unwrap().runs().unwrap().len(), 1);
+    let lines: Vec<_> = verify(&to).unwrap().runs.iter().map(|run| run.lines).collect();
+    assert_eq!(lines, [kept as u64, 1, 1]);
+    // A run whose manifest is lost is reported, and not silently left out.
+    let lost = format!("runs/{}/manifest.json", RunId(more[1]));
+    archive.remove(&lost).unwrap();
+    let to = all.path().join("restored-damaged");
+    restore(place, &to).unwrap();
+    let damage = verify(&to).unwrap_err().to_string();
+    assert!(damage.contains(&lost) && damage.contains("has records"), "{damage}");
+    archive.pass(&data_files).unwrap();
     // Other directories are neither archived there nor overwritten.
     drop(DiskStore::open(&other).unwrap());
     let refused = Archiver::start(&other, place).err().unwrap().to_string();
