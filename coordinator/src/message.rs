@@ -87,7 +87,7 @@ pub(crate) fn run(summary: &RunSummary) -> v1::Run {
         run: manifest.run.0,
         spec: Some(manifest.spec.into()),
         plan_hash: manifest.plan.as_bytes().to_vec(),
-        state: run_state(summary.state).into(),
+        state: run_state(summary).into(),
         priority: manifest.priority,
         created_unix_ms: manifest.created_unix_ms,
         fraction_done: summary.fraction_done,
@@ -95,11 +95,13 @@ pub(crate) fn run(summary: &RunSummary) -> v1::Run {
         counting_seconds: summary.counting_seconds,
         solutions: summary.solutions.map(|solutions| solutions.to_string()).unwrap_or_default(),
         cancelled_by: summary.cancelled_by.as_deref().unwrap_or_default().to_owned(),
+        verified: summary.verified,
     }
 }
 
-pub(crate) fn run_state(state: RunState) -> v1::RunState {
-    match state {
+pub(crate) fn run_state(summary: &RunSummary) -> v1::RunState {
+    match summary.state {
+        RunState::Running if summary.verifying.is_some() => v1::RunState::Verifying,
         RunState::Running => v1::RunState::Running,
         RunState::Paused => v1::RunState::Paused,
         RunState::Cancelled => v1::RunState::Cancelled,
@@ -148,6 +150,7 @@ pub(crate) fn status(report: &StatusReport) -> v1::Status {
             None => status.waiting_seconds,
         },
         run: Some(run),
+        implausible_workers: status.implausible.clone(),
         referee: Some(v1::Referee {
             threads: status.referee.threads,
             counting: status.referee.counting,
@@ -200,6 +203,7 @@ pub(crate) fn result(outcome: &Outcome) -> v1::Result {
         waiting_seconds: outcome.waiting_seconds,
         checks: outcome.checks.iter().map(check).collect(),
         disputed_tasks: outcome.disputed.iter().map(|task| task.0).collect(),
+        verified: outcome.is_verified(),
     }
 }
 

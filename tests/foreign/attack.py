@@ -8,7 +8,8 @@ The honest clients are foreign as well: they take each task's count from an earl
 as the task takes (--slow times as long). Many simulated machines thus use little CPU, and the coordinator's
 referee can recount only its share. Lies are multiples of 8, which the symmetry check of the total cannot
 detect. A run ends E (exact: every count is right), B (wrong within the printed bound), D (disputed, or not
-finished in time) or W (wrong outside the bound). The published count is not used: larger boards have none.
+finished in time) or W (wrong outside the bound, or without one). The published count is not used to judge:
+larger boards have none.
 """
 
 import argparse
@@ -286,7 +287,7 @@ class Attack:
         elif wrong == 0:
             end = "E"
         else:
-            end = "B" if bound is None or wrong <= bound else "W"
+            end = "B" if bound is not None and wrong <= bound else "W"
         barred = [worker["name"] for worker in workers if worker["state"] == "barred"]
         extra = sum(client.worked for client in clients) / self.exact.core_seconds - 1
         return {

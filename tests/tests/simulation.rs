@@ -111,9 +111,8 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
                     _ if outcome.disputed > 0 => &mut row.disputed,
                     _ if outcome.wrong == 0 => &mut row.exact,
                     Some(bound) if outcome.wrong <= bound => &mut row.within,
-                    // Without a bound nothing is claimed.
-                    None => &mut row.within,
-                    Some(_) => &mut row.outside,
+                    // A run that has a referee must not end without a bound.
+                    Some(_) | None => &mut row.outside,
                 } += 1;
             }
             let Row { exact, within, disputed, outside, recounts } = row;

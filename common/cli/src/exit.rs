@@ -17,6 +17,8 @@ pub enum Exit {
     Usage = 2,
     /// A check of the total failed, or tasks are disputed.
     Contradicted = 3,
+    /// Complete, but nothing bounds the wrong counts, and no published total matches.
+    Unverified = 4,
     /// Stopped by a signal, with everything saved.
     Interrupted = 130,
 }

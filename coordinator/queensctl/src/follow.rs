@@ -111,11 +111,14 @@ fn is_final(error: &anyhow::Error) -> bool {
 pub(super) fn ended(status: &v1::Status) -> Option<Exit> {
     let run = status.run.as_ref()?;
     match run.state() {
-        RunState::Complete => status.result.is_some().then_some(Exit::Success),
+        RunState::Complete => status.result.as_ref().map(|result| match result.verified {
+            true => Exit::Success,
+            false => Exit::Unverified,
+        }),
         RunState::Contradicted => status.result.is_some().then_some(Exit::Contradicted),
         RunState::Disputed => Some(Exit::Contradicted),
         RunState::Cancelled => Some(Exit::Error),
-        RunState::Running | RunState::Paused | RunState::Unspecified => None,
+        RunState::Running | RunState::Verifying | RunState::Paused | RunState::Unspecified => None,
     }
 }
 

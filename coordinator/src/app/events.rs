@@ -160,7 +160,7 @@ impl Watcher {
     fn report(&mut self, run: RunId, n: u32, Alert { kind, text }: Alert) {
         let event = match kind {
             // Normal at the beginning or the end of a run.
-            "stalled" | "no_workers" | "finishing" => return,
+            "stalled" | "no_workers" | "finishing" | "verifying" => return,
             "task_disputed" => "dispute",
             _ => "alarm",
         };

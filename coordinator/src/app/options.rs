@@ -22,7 +22,7 @@ use common::{
     plan::{Plan, PlanSpec},
 };
 use proto::connect::is_host_port;
-use scheduler::ledger::Recheck;
+use scheduler::{DEFAULT_RECOUNTS, ledger::Recheck};
 use store::{ArchivePlace, StoreUrl};
 use worker::{
     availability::Rules,
@@ -201,6 +201,17 @@ pub struct Options {
     #[arg(long, value_name = "THREADS|off", help_heading = COUNTING)]
     pub referee: Option<RefereeThreads>,
 
+    /// Random recounts by the referee that a run needs at least, unless its total matches a
+    /// published one: all its tasks if it has fewer. Without them nothing bounds the wrong counts
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = DEFAULT_RECOUNTS,
+        value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = COUNTING
+    )]
+    pub recounts: u64,
+
     /// Memory limit for the referee, such as 2GiB [default: a quarter of the memory of this process, at
     /// most 1 GiB]
     #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option, help_heading = COUNTING)]
@@ -233,8 +244,8 @@ Examples:
       run on them
 
 Exit codes:
-  0 complete, 1 error, 2 invalid usage, 3 a check failed or tasks are disputed,
-  130 interrupted (state saved; run the same command to resume)";
+  0 complete and verified, 1 error, 2 invalid usage, 3 a check failed or tasks are
+  disputed, 4 complete but not verified, 130 interrupted (state saved; run the same command to resume)";
 
 /// Flags that have no effect without another flag.
 const NEEDS: [FlagDependency; 4] = [

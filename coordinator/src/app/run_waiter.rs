@@ -165,9 +165,12 @@ impl RunWaiter {
                     RunState::Complete | RunState::Contradicted | RunState::Disputed,
                     Some(outcome),
                 ) => {
-                    if outcome.state() != RunState::Complete {
-                        exit = Exit::Contradicted;
-                    }
+                    exit = match (outcome.state(), exit) {
+                        (RunState::Complete, exit) if outcome.is_verified() => exit,
+                        (RunState::Complete, Exit::Success) => Exit::Unverified,
+                        (RunState::Complete, exit) => exit,
+                        _ => Exit::Contradicted,
+                    };
                 }
                 (RunState::Cancelled, _) if self.target.is_some() => {
                     return Err(anyhow!("{}", cancelled(manifest.run, cancelled_by.as_deref())));

@@ -145,7 +145,7 @@ impl Service {
         // A print error is returned after everything has ended.
         let printed = match exit {
             Ok(Exit::Interrupted) => interrupted(options, &self.waiter).await,
-            Ok(Exit::Success | Exit::Contradicted) => {
+            Ok(Exit::Success | Exit::Unverified | Exit::Contradicted) => {
                 notify_workers(&self.waiter.driver, options.max_sync_interval()).await;
                 Ok(())
             }
@@ -174,8 +174,12 @@ fn with_results(stored: &[StoredRun], target: Option<RunId>) -> BTreeSet<RunId> 
 
 /// Creates the scheduler; it serves the requested run first.
 fn scheduler(options: &Options, target: Option<RunId>, budget: RefereeBudget) -> Scheduler {
-    let config =
-        Config { lease_ms: options.lease_ms, sync_floor_ms: options.sync_ms, ..Config::default() };
+    let config = Config {
+        lease_ms: options.lease_ms,
+        sync_floor_ms: options.sync_ms,
+        recounts: options.recounts,
+        ..Config::default()
+    };
     let mut scheduler = Scheduler::new(config, rand::random());
     scheduler.set_referee(budget.threads.0.into(), budget.bytes_per_thread());
     if let Some(target) = target {

@@ -86,6 +86,16 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// Returns whether no check failed and there is evidence for the total.
+    /// The evidence is the published total, or a bound on the wrong counts.
+    pub fn is_verified(&self) -> bool {
+        let is_bounded =
+            self.checks.iter().any(|of| of.name == "referee" && of.outcome == CheckOutcome::Passed);
+        self.state() == RunState::Complete && (self.matches_published == Some(true) || is_bounded)
+    }
+}
+
 impl Driver {
     /// Finishes the runs that have all their records but no outcome, if any.
     /// Returns whether it finished one.
@@ -281,6 +291,19 @@ mod tests {
             assert_eq!(wrong.matches_published, Some(false));
             assert_eq!(wrong.state(), RunState::Contradicted);
         }
+    }
+
+    #[test]
+    fn a_total_is_verified_only_by_a_published_one_or_a_bound() {
+        let unpublished = |recounts, outcome| Outcome {
+            matches_published: None,
+            checks: checks::of_counts(&Evidence { tasks: 400, recounts, ..Evidence::default() }),
+            ..outcome
+        };
+        assert!(outcome(12, 14_200).is_verified());
+        assert!(!outcome(12, 14_208).is_verified());
+        assert!(!unpublished(0, outcome(12, 14_200)).is_verified());
+        assert!(unpublished(1, outcome(12, 14_200)).is_verified());
     }
 
     #[test]

@@ -225,6 +225,7 @@ impl Driver {
             summary.counting_seconds = outcome.seconds;
             let right = outcome.state() == RunState::Complete;
             summary.solutions = right.then_some(outcome.solutions);
+            summary.verified = outcome.is_verified();
         }
         summary
     }

@@ -86,9 +86,10 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal>
 }
 
 fn count_states(registry: &mut Registry, runs: &[RunSummary]) {
-    use v1::RunState::{Cancelled, Complete, Contradicted, Disputed, Paused, Running};
-    let states = [Running, Paused, Cancelled, Complete, Contradicted, Disputed].map(|state| {
-        let in_state = runs.iter().filter(|run| message::run_state(run.state) == state);
+    use v1::RunState::{Cancelled, Complete, Contradicted, Disputed, Paused, Running, Verifying};
+    let all = [Running, Verifying, Paused, Cancelled, Complete, Contradicted, Disputed];
+    let states = all.map(|state| {
+        let in_state = runs.iter().filter(|run| message::run_state(run) == state);
         (vec![("state", view::state(state).to_owned())], in_state.count() as u64)
     });
     numbers(registry, "runs", "Runs by state", states);

@@ -56,6 +56,7 @@ pub fn state(state: v1::RunState) -> &'static str {
         v1::RunState::Complete => "complete",
         v1::RunState::Contradicted => "contradicted",
         v1::RunState::Disputed => "disputed",
+        v1::RunState::Verifying => "verifying",
     }
 }
 

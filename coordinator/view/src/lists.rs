@@ -72,11 +72,12 @@ pub fn listed(mut runs: Vec<v1::Run>, all: bool) -> Vec<v1::Run> {
 fn verification(run: &v1::Run) -> &'static str {
     match run.state() {
         v1::RunState::Complete if run.solutions.is_empty() => "pending",
-        v1::RunState::Complete => "verified",
+        v1::RunState::Complete if run.verified => "verified",
+        v1::RunState::Complete => "unverified",
         v1::RunState::Contradicted => "FAILED",
         v1::RunState::Disputed => "disputed",
         v1::RunState::Cancelled | v1::RunState::Unspecified => "none",
-        v1::RunState::Running | v1::RunState::Paused => "pending",
+        v1::RunState::Running | v1::RunState::Verifying | v1::RunState::Paused => "pending",
     }
 }
 
@@ -85,7 +86,7 @@ pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
     let result = match (run.solutions.parse(), run.eta_seconds, run.state()) {
         (Ok(solutions), ..) if wide => thousands(solutions),
         (Ok(solutions), ..) => abbreviated(solutions),
-        (_, Some(seconds), v1::RunState::Running) => format!("ETA {}", brief(seconds)),
+        (_, Some(seconds), v1::RunState::Running | v1::RunState::Verifying) => format!("ETA {}", brief(seconds)),
         _ => "–".to_owned(),
     };
     let method = run_of(run).map(|run| match wide {
@@ -448,6 +449,7 @@ mod tests {
         let complete = v1::Run {
             solutions: "234907967154122528".to_owned(),
             fraction_done: 1.0,
+            verified: true,
             ..run(0x1234_5678_9abc_de02, v1::RunState::Complete)
         };
         let runs = vec![

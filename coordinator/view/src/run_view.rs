@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use cli::memory::MemorySize;
-use common::{board::Board, published::published_counts};
+use common::{
+    board::Board,
+    published::{plausible_total, published_counts},
+};
 use proto::v1::{self, RunState};
 use serde::Serialize;
 
 use super::{
     History, WorkerRow, run_of, state,
-    status::{self, RESOLVE, checks},
+    status::{self, NO_EVIDENCE, RESOLVE, checks},
     worker_rows,
 };
 use crate::text::{
@@ -186,7 +189,11 @@ impl RunView {
     fn set_solutions(&mut self, status: &v1::Status) {
         let number = |text: &str| text.parse::<u128>().unwrap_or_default();
         let total = status.result.as_ref().filter(|result| result.disputed_tasks.is_empty());
-        let label = if total.is_some() { "Solutions" } else { "Solutions so far" };
+        let label = match total {
+            Some(result) if result.verified => "Solutions",
+            None if !is_verifying(status) => "Solutions so far",
+            _ => "Unverified total",
+        };
         self.set("solutions-label", label);
         self.set_number("solutions", number(&status.solutions_so_far), str::to_owned);
         let label = if total.is_some() { "Fundamental" } else { "Estimated total" };
@@ -224,11 +231,8 @@ impl RunView {
             }
             (value, _, None) => self.set_both(
                 "reference",
-                format!("none published; of the order of {value:.0e}"),
-                format!(
-                    "none published; asymptotic estimate (Simkin): about {value:.1e}, correct only in \
-                     order of magnitude"
-                ),
+                format!("none published; about {value:.2e}"),
+                format!("none published; about {value:.2e}, extrapolated from N = 22 to 27"),
             ),
         }
     }
@@ -268,6 +272,9 @@ impl RunView {
         let disputed = status.rechecks.as_ref().map_or(&[][..], |r| &r.disputed_tasks);
         let (verification, text) = match (&status.result, status.tasks_confirmed) {
             (Some(result), _) => match checks(result) {
+                (_, failed) if failed.is_empty() && !result.verified => {
+                    ("failed", format!("NOT verified: {NO_EVIDENCE}"))
+                }
                 (passed, failed) if failed.is_empty() => {
                     ("ok", format!("{} passed, none failed", plural(passed, "check")))
                 }
@@ -278,6 +285,9 @@ impl RunView {
             },
             (None, _) if !disputed.is_empty() => {
                 ("failed", format!("not verified: {} disputed", disputed_number(disputed)))
+            }
+            (None, _) if is_verifying(status) => {
+                ("pending", format!("not verified yet: {}", status.reason))
             }
             (None, 0) => ("pending", "not verified yet: no task has been rechecked".to_owned()),
             (None, confirmed) => {
@@ -320,12 +330,15 @@ fn expected(status: &v1::Status, history: &History) -> Option<(f64, f64)> {
 }
 
 /// Returns all(N) for a chart, its source, and the exact count if it is published.
-/// Otherwise the value is an asymptotic estimate.
+/// Otherwise the value is extrapolated; 0 for an invalid board.
 pub fn reference_value(n: u32) -> (f64, &'static str, Option<u128>) {
     let board = u8::try_from(n).ok().and_then(|n| Board::new(n).ok());
     match board.and_then(published_counts) {
         Some(counts) => (counts.all() as f64, "published", Some(counts.all())),
-        None => ((0.143 * f64::from(n)).powi(i32::try_from(n).unwrap_or(0)), "Simkin", None),
+        None => {
+            let (least, most) = board.map(plausible_total).unwrap_or_default();
+            (f64::midpoint(least, most), "extrapolated", None)
+        }
     }
 }
 
@@ -353,6 +366,41 @@ const MAX_LISTED_TASKS: usize = 10;
 
 /// Prefix of a status's reason while the symmetric solutions are counted.
 pub const FINISHING: &str = "every task is done; ";
+
+/// Returns whether every task of a run is done and its random recounts are awaited.
+fn is_verifying(status: &v1::Status) -> bool {
+    status.run.as_ref().is_some_and(|run| run.state() == RunState::Verifying)
+}
+
+/// Compares the total, or else its estimate, with the published or the extrapolated one.
+///
+/// A total that differs from a published one fails a check instead. An estimate has to miss by twice its
+/// 95 % interval: it is compared all the time, and would otherwise miss in every honest run sometime.
+fn implausible_total(status: &v1::Status) -> Option<String> {
+    let n = status.run.as_ref()?.spec?.n;
+    let board = Board::new(u8::try_from(n).ok()?).ok()?;
+    let (least, most) = plausible_total(board);
+    let is_counted = status.result.is_some() || is_verifying(status);
+    let (what, value, low, high) = match &status.estimate {
+        _ if is_counted => {
+            let sum = status.solutions_so_far.parse::<f64>().ok()?;
+            ("total", sum, sum, sum)
+        }
+        Some(estimate) => {
+            let number = |text: &str| text.parse::<f64>().ok();
+            let middle = number(&estimate.solutions)?;
+            let twice = |end: f64| middle + 2.0 * (end - middle);
+            ("estimate", middle, twice(number(&estimate.low)?), twice(number(&estimate.high)?))
+        }
+        None => return None,
+    };
+    let is_checked = status.result.is_some() && least == most;
+    let source = if least == most { "published count" } else { "extrapolation from N = 22 to 27" };
+    (!is_checked && (high < least || low > most)).then(|| {
+        let expected = f64::midpoint(least, most);
+        format!("Implausible {what}: {value:.4e}, but the {source} is {expected:.4e}")
+    })
+}
 
 /// A condition that needs an operator's attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -386,6 +434,27 @@ impl Alert {
             alert("referee_broken", text.to_owned());
         }
         let state = status.run.as_ref().map(v1::Run::state);
+        if status.result.as_ref().is_some_and(|result| !result.verified && checks(result).1.is_empty())
+            && state == Some(RunState::Complete)
+        {
+            alert("unverified", format!("The result is not verified: {NO_EVIDENCE}"));
+        }
+        if let [first, ..] = status.implausible_workers.as_slice() {
+            let more = match status.implausible_workers.len() {
+                1 => String::new(),
+                some => format!(" and {} more", some - 1),
+            };
+            alert(
+                "implausible_speed",
+                format!(
+                    "Implausible speed: the counts of worker {first}{more} came more than 20 times as fast as \
+                     a reference thread could make them"
+                ),
+            );
+        }
+        if let Some(text) = implausible_total(status) {
+            alert("implausible_total", text);
+        }
         if status.tasks_parked > 0 && state == Some(RunState::Running) {
             let tasks = plural(status.tasks_parked, "task");
             let text = format!("{tasks} parked after repeated failures; they will be retried");
@@ -448,6 +517,7 @@ impl Alert {
         match status.reason.strip_prefix(FINISHING) {
             Some(progress) => alert("finishing", format!("Every task is done; {progress}")),
             None if status.reason.is_empty() => {}
+            None if is_verifying(status) => alert("verifying", format!("Verifying: {}", status.reason)),
             None => {
                 // Normal before the first worker connects.
                 let kind = if status.workers.is_empty() { "no_workers" } else { "stalled" };

@@ -126,6 +126,7 @@ fn result_json(result: &v1::Result) -> Value {
             "quarter_turn": result.quarter_turn,
         })),
         "known": result.known,
+        "verified": result.verified,
         "disputed_tasks": result.disputed_tasks,
         "checks": result.checks.iter().map(|check| json!({
             "name": check.name,
@@ -226,6 +227,10 @@ pub(crate) fn classes(result: &v1::Result) -> Option<String> {
     })
 }
 
+/// Why a total that no check contradicts is not verified.
+pub(crate) const NO_EVIDENCE: &str =
+    "no total is published, and no random recount bounds how many counts are wrong";
+
 /// Advice for a run whose disputed tasks no referee counts.
 pub(crate) const RESOLVE: &str =
     "start a worker with a trusted token, or restart the coordinator with --referee 1";
@@ -259,7 +264,8 @@ fn verified(result: &v1::Result) -> String {
         others => format!("{} passed ({others} not made)", plural(passed as u64, "check")),
     };
     match (failed.as_slice(), result.disputed_tasks.is_empty()) {
-        ([], true) => format!("verified: {made}"),
+        ([], true) if result.verified => format!("verified: {made}"),
+        ([], true) => format!("NOT verified: {made}; {NO_EVIDENCE}"),
         ([], false) => format!("NOT verified: {made}"),
         (failed, _) => {
             let failed: Vec<_> = failed.iter().map(|name| check_name(name)).collect();
@@ -346,6 +352,7 @@ mod tests {
             solutions: "39029188884".to_owned(),
             unique: "4878666808".to_owned(),
             known: "matches".to_owned(),
+            verified: true,
             seconds: 39.0,
             waiting_seconds: 20.0,
             checks: vec![

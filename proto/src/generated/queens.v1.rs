@@ -634,6 +634,9 @@ pub struct Run {
     /// Name of the token that cancelled the run; empty if unknown.
     #[prost(string, tag = "11")]
     pub cancelled_by: ::prost::alloc::string::String,
+    /// Whether the total matches the published one or the wrong counts in it are bounded.
+    #[prost(bool, tag = "12")]
+    pub verified: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SubmitRequest {
@@ -767,6 +770,9 @@ pub struct Status {
     pub waiting_seconds: f64,
     #[prost(message, optional, tag = "22")]
     pub referee: ::core::option::Option<Referee>,
+    /// Workers whose counts came faster than any known machine could make them, the first ten.
+    #[prost(string, repeated, tag = "23")]
+    pub implausible_workers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Numbers of workers and of their threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -871,6 +877,9 @@ pub struct Result {
     /// Time from the run's creation to its last count during which no task was being counted.
     #[prost(double, tag = "10")]
     pub waiting_seconds: f64,
+    /// Whether no check failed, and the total matches the published one or the wrong counts in it are bounded.
+    #[prost(bool, tag = "11")]
+    pub verified: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Check {
@@ -1020,6 +1029,8 @@ pub enum RunState {
     Contradicted = 5,
     /// Every task is done or disputed, and there is no referee.
     Disputed = 6,
+    /// Every task is done, and the run waits for its random recounts: the sum of the counts is unverified.
+    Verifying = 7,
 }
 impl RunState {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1035,6 +1046,7 @@ impl RunState {
             Self::Complete => "RUN_STATE_COMPLETE",
             Self::Contradicted => "RUN_STATE_CONTRADICTED",
             Self::Disputed => "RUN_STATE_DISPUTED",
+            Self::Verifying => "RUN_STATE_VERIFYING",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1047,6 +1059,7 @@ impl RunState {
             "RUN_STATE_COMPLETE" => Some(Self::Complete),
             "RUN_STATE_CONTRADICTED" => Some(Self::Contradicted),
             "RUN_STATE_DISPUTED" => Some(Self::Disputed),
+            "RUN_STATE_VERIFYING" => Some(Self::Verifying),
             _ => None,
         }
     }

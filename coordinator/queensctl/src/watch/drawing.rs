@@ -329,15 +329,15 @@ mod tests {
             tasks_parked: 1,
             tasks_confirmed: 24_691,
             tasks_recounted: 20_000,
-            solutions_so_far: "100123456789012345678901".to_owned(),
+            solutions_so_far: "1601234567890123456".to_owned(),
             estimate: Some(v1::Estimate {
-                solutions: "161123456789012345678901".to_owned(),
-                low: "160999999999999999999999".to_owned(),
-                high: "161234567890123456789012".to_owned(),
+                solutions: "2566123456789012345".to_owned(),
+                low: "2560999999999999999".to_owned(),
+                high: "2571345678901234567".to_owned(),
                 confidence: 0.95,
             }),
             eta_seconds: Some(864_000.0),
-            solutions_per_second: 1.234e17,
+            solutions_per_second: 1.234e12,
             fraction_done: 0.6173,
             workers: (0..workers).map(worker).collect(),
             worker_totals: Some(totals(workers)),
@@ -351,12 +351,12 @@ mod tests {
         let mut history = History::default();
         for minute in 0..=720u32 {
             let part = f64::from(minute) / 720.0;
-            let off = 2e23 * (1.05 - part);
+            let off = 2e16 * (1.05 - part);
             history.add(Point {
                 unix_ms: NOW - 60_000 * u64::from(720 - minute),
                 fraction: 0.6173 * part,
-                per_second: 1.2e17 * (1.0 + 0.2 * (f64::from(minute) / 40.0).sin()),
-                estimate: Some([1.61e23 - off, 1.61e23, 1.61e23 + off]),
+                per_second: 1.2e12 * (1.0 + 0.2 * (f64::from(minute) / 40.0).sin()),
+                estimate: Some([2.566e18 - off, 2.566e18, 2.566e18 + off]),
                 ..Point::default()
             });
         }
@@ -389,7 +389,7 @@ mod tests {
             "Verification",
             "Alerts",
             "Solutions",
-            "Simkin",
+            "extrapolated",
             "confidence",
             "SPEED",
             "LAST SEEN",

@@ -52,7 +52,8 @@ impl Scheduler {
     pub(super) fn lease(&mut self, run: RunIx, worker: WorkerIx, choice: Choice) -> Grant {
         let Choice { task, purpose, orientation } = choice;
         let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
-        let lease = Lease { orientation, ..Lease::new(epoch, purpose, self.clock.ticks()) };
+        let lease =
+            Lease { orientation, is_timed: true, ..Lease::new(epoch, purpose, self.clock.ticks()) };
         self.install((run, task), worker, lease);
         self.grant_of((run, task), worker)
     }

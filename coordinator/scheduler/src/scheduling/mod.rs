@@ -48,10 +48,10 @@ use common::{
 };
 
 pub use audit::Mismatch;
-pub use config::{Config, Millis};
+pub use config::{Config, DEFAULT_RECOUNTS, Millis};
 pub use control::{Command, ControlError};
 pub use map::{MapState, TaskView};
-pub use referee::{REFEREE, Recount, RecountPurpose, RefereeStatus};
+pub use referee::{REFEREE, Recount, RecountPurpose, RefereeStatus, Verifying};
 pub use status::{
     Rechecks, RunStatus, RunSummary, STATUS_WORKERS, TaskNumbers, WorkerState, WorkerStatus,
     WorkerTotals, WorkersPage, WorkersPart,

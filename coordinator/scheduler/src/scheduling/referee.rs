@@ -4,13 +4,19 @@
 //! Referees are the coordinator's own counting thread, which calls [`Scheduler::next_recount`], and workers
 //! with a trusted token. None of them referees a count of its own machine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use common::{
     count::Orientation,
     kernel::KernelName,
     plan::{PlanHash, TaskId},
+    published::published_counts,
     run::{RunId, WorkerId},
+    tally,
+    text::{age, thousands},
 };
 
 use super::{
@@ -19,7 +25,7 @@ use super::{
     grants::{Choice, MAX_SCANNED, REFERENCE_SPEED},
     rechecks::RECHECK_WAIT_MS,
     run,
-    task_table::{Stage, WorkerCount},
+    task_table::{Done, Stage, WorkerCount},
     worker::{Purpose, Speed},
 };
 use crate::ledger::{
@@ -49,6 +55,26 @@ pub enum RecountPurpose {
     First,
     /// The task awaits a recheck that no worker makes, or its run rechecks all tasks.
     Recheck,
+}
+
+/// The required random recounts of a run whose tasks are all done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verifying {
+    pub made: u64,
+    pub required: u64,
+    /// Time that the coordinator's referee takes for the missing ones; `None` if it makes none.
+    pub seconds: Option<f64>,
+}
+
+impl fmt::Display for Verifying {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [made, required] = [self.made, self.required].map(|number| thousands(number.into()));
+        write!(f, "counted, {made} of {required} random recounts")?;
+        if let Some(seconds) = self.seconds {
+            write!(f, ", about {}", age(seconds.max(1.0)))?;
+        }
+        f.write_str("; `--referee 8` or a trusted worker shorten this")
+    }
 }
 
 /// A task for the coordinator's own referee.
@@ -113,8 +139,11 @@ impl Scheduler {
     /// The recount ends with [`Self::recounted`] or [`Self::recount_abandoned`].
     pub fn next_recount(&mut self, disputes_alone: bool, now: Millis) -> Option<Recount> {
         self.advance(now);
-        let served = self.order.iter().copied();
-        let mut served = served.filter(|&run| self.counts_itself(run));
+        let served = self.order.iter().copied().filter(|&run| self.counts_itself(run));
+        // A run that waits only for the referee does not wait for random recounts of runs in progress.
+        let (ending, counting): (Vec<_>, Vec<_>) =
+            served.partition(|&run| self.verifying(run).is_some());
+        let mut served = ending.into_iter().chain(counting);
         let (run, choice, purpose) = served.find_map(|run| {
             let (choice, purpose) = self.choose_recount(run, OWN_REFEREE)?;
             let suits = !disputes_alone || purpose == RecountPurpose::Dispute;
@@ -122,14 +151,19 @@ impl Scheduler {
         })?;
         let in_run = &mut self.runs[run];
         in_run.recounting.insert(choice.task, self.clock.ticks());
-        let disputed = purpose == RecountPurpose::Dispute;
+        let blocks_end = match purpose {
+            RecountPurpose::Dispute => in_run.has_only_disputes(),
+            RecountPurpose::Random => self.verifying(run).is_some(),
+            RecountPurpose::First | RecountPurpose::Recheck => false,
+        };
+        let in_run = &self.runs[run];
         Some(Recount {
             run: in_run.manifest.run,
             plan: in_run.manifest.plan,
             task: run::id(choice.task),
             orientation: choice.orientation,
             purpose,
-            blocks_end: disputed && in_run.has_only_disputes(),
+            blocks_end,
             again: in_run.disputed_counts(choice.task).iter().any(|of| of.worker == OWN_REFEREE),
         })
     }
@@ -182,9 +216,14 @@ impl Scheduler {
 
     /// Returns whether the coordinator itself recounts tasks of a run.
     pub(super) fn counts_itself(&self, run: RunIx) -> bool {
+        self.runs[run].grants() && self.can_count_itself(run)
+    }
+
+    /// Returns whether the coordinator itself can recount tasks of a run, once it is resumed.
+    fn can_count_itself(&self, run: RunIx) -> bool {
         let Referee { threads, memory_bytes, ref given_up, .. } = self.referee;
         let able = threads > 0 && !self.is_broken() && !given_up.contains(&run);
-        able && self.runs[run].grants() && self.runs[run].least_bytes() <= memory_bytes
+        able && self.runs[run].least_bytes() <= memory_bytes
     }
 
     /// Returns whether any referee counts tasks of a run.
@@ -217,12 +256,7 @@ impl Scheduler {
         let suits = |&task: &TaskIx| {
             let done = in_run.tasks().done(task);
             let open = done.filter(|done| done.confirmed < Confirmation::Referee);
-            !in_run.is_being_counted(task)
-                && open.is_some_and(|done| {
-                    let second = done.second.map(|(worker, ..)| worker);
-                    let mut authors = [done.first.worker].into_iter().chain(second);
-                    !authors.any(|author| self.workers.same_machine(author, by))
-                })
+            !in_run.is_being_counted(task) && open.is_some_and(|done| self.may_recount(&done, by))
         };
         let firsts = |held_back: bool| {
             let unchecked = in_run.first_counts().filter(move |&(worker, _)| {
@@ -238,6 +272,11 @@ impl Scheduler {
             let tasks = in_run.recounts_below(below).take(MAX_SCANNED);
             tasks.map(|task| (task, RecountPurpose::Random))
         };
+        let required = match self.verifying(run) {
+            Some(_) => in_run.required_recounts(self.config.recounts),
+            None => &[],
+        };
+        let required = required.iter().map(|task| (task, RecountPurpose::Random));
         let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
         let rechecks = in_run
             .rechecks()
@@ -247,11 +286,60 @@ impl Scheduler {
             .map(|((_, task), _)| (task, RecountPurpose::Recheck));
         let (&task, purpose) = firsts(true)
             .chain(random(self.threshold(run)))
+            .chain(required)
             .chain(firsts(false))
             .chain(rechecks)
             .chain(random(rest))
             .find(|(task, _)| suits(task))?;
         Some((self.recheck_of(run, task), purpose))
+    }
+
+    /// Returns whether a referee may recount a done task.
+    /// The coordinator's own referee repeats its own count, which then stands alone, in the other orientation.
+    fn may_recount(&self, done: &Done, by: WorkerIx) -> bool {
+        let second = done.second.map(|(worker, ..)| worker);
+        let authors = [done.first.worker].into_iter().chain(second);
+        let mut others = authors.filter(|&author| author != OWN_REFEREE);
+        !others.any(|author| self.workers.same_machine(author, by))
+    }
+
+    /// Returns the required random recounts of a run that waits for nothing else; `None` if it may end.
+    ///
+    /// Without them nothing bounds the wrong counts, however fast workers say they are. A published total
+    /// that matches replaces them.
+    pub(super) fn verifying(&self, run: RunIx) -> Option<Verifying> {
+        let in_run = &self.runs[run];
+        if !in_run.is_open() || !in_run.is_rechecked() {
+            return None;
+        }
+        let required = in_run.required_recounts(self.config.recounts);
+        let missing: Vec<_> =
+            required.iter().copied().filter(|&task| !in_run.is_recounted(task)).collect();
+        let counts_itself = self.can_count_itself(run);
+        if missing.is_empty() || !counts_itself && !self.has_referee_for(run, &missing) {
+            return None;
+        }
+        let published = published_counts(in_run.manifest.spec.board);
+        if published.is_some_and(|counts| tally::total(in_run.tasks().counts()) == Ok(counts.all()))
+        {
+            return None;
+        }
+        Some(Verifying {
+            made: (required.len() - missing.len()) as u64,
+            required: required.len() as u64,
+            seconds: counts_itself.then(|| self.referee_seconds(run, missing.iter())),
+        })
+    }
+
+    /// Returns whether a trusted worker recounts one of these tasks, or may connect again after a restart.
+    fn has_referee_for(&self, run: RunIx, tasks: &[TaskIx]) -> bool {
+        let trusted: Vec<_> = self.trusted_workers(run).collect();
+        let may_recount = |task: &TaskIx| {
+            let done = self.runs[run].tasks().done(*task);
+            done.is_some_and(|done| trusted.iter().any(|&by| self.may_recount(&done, by)))
+        };
+        let in_grace = self.clock.ticks() < self.config.lease_ms && self.workers.has_trusted_token();
+        in_grace || tasks.iter().any(may_recount)
     }
 
     /// Returns a referee's recount of a disputed task unless it is a party or made two.
@@ -293,10 +381,13 @@ impl Scheduler {
         self.referee.speed.per_second().unwrap_or(REFERENCE_SPEED)
     }
 
-    /// Returns the seconds that the coordinator's referee takes for a run's disputes.
-    pub(super) fn recount_seconds(&self, run: RunIx) -> f64 {
-        let cost = |&task: &TaskIx| self.runs[run].cost(task) as f64;
-        let cost: f64 = self.runs[run].disputed().keys().map(cost).sum();
+    /// Returns the seconds that the coordinator's referee takes for tasks of a run.
+    pub(super) fn referee_seconds<'a>(
+        &self,
+        run: RunIx,
+        tasks: impl Iterator<Item = &'a TaskIx>,
+    ) -> f64 {
+        let cost: f64 = tasks.map(|&task| self.runs[run].cost(task) as f64).sum();
         cost / (self.own_speed() * f64::from(self.referee.threads.max(1)))
     }
 
@@ -453,7 +544,9 @@ impl Scheduler {
     /// Returns whether a run whose tasks are all done waits for random recounts.
     pub(super) fn awaits_recounts(&mut self, run: RunIx) -> bool {
         let now = self.clock.ticks();
-        let Some(limit_ms) = self.recount_wait_ms(run) else { return false };
+        let is_verifying = self.runs[run].all_done() && self.verifying(run).is_some();
+        let limit_ms = if is_verifying { Some(Ticks::MAX) } else { self.recount_wait_ms(run) };
+        let Some(limit_ms) = limit_ms else { return false };
         now < self.runs[run].done_since(now).saturating_add(limit_ms)
     }
 

@@ -23,7 +23,14 @@ type Ruling = (Verdict, String);
 impl Scheduler {
     pub(super) fn report(&mut self, worker: WorkerIx, partial: &Partial) -> Acknowledgement {
         let (verdict, reason) = match self.check(worker, partial) {
-            Ok(key) => self.rule(key, worker, partial),
+            Ok(key) => {
+                self.measure_by_clock(key, worker);
+                let ruling = self.rule(key, worker, partial);
+                if self.workers.get(worker).is_implausible() {
+                    self.runs[key.0].implausible.insert(worker);
+                }
+                ruling
+            }
             Err(reason) => (Verdict::Refused, reason),
         };
         Acknowledgement { task: partial.task, epoch: partial.epoch, verdict, reason }
@@ -154,6 +161,17 @@ impl Scheduler {
             && self.runs[run].charge_first_count(task, reputation.is_guaranteed_recheck());
         reputation.selected += u32::from(is_charged);
         is_charged
+    }
+
+    /// Measures the time from the grant of a task to its count.
+    fn measure_by_clock(&mut self, (run, task): LeaseIx, worker: WorkerIx) {
+        let lease = self.runs[run].lease(task, worker).filter(|lease| lease.is_timed);
+        if let Some(lease) = lease {
+            // The times are rounded down.
+            let took_ms = self.clock.ticks() - lease.granted + 1;
+            let cost = self.runs[run].cost(task);
+            self.workers.get_mut(worker).clocked.measure(cost, 1_000 * took_ms);
+        }
     }
 
     /// Updates a worker's speed from a finished task, and clears its declines in `run`.

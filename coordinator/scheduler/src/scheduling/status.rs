@@ -11,13 +11,16 @@ use common::{
 };
 
 use super::{
-    Millis, RunIx, Scheduler, WorkerIx, clock::Ticks, referee::RefereeStatus, run,
+    Millis, RunIx, Scheduler, WorkerIx, clock::Ticks, referee::{RefereeStatus, Verifying}, run,
     task_table::Stage,
 };
 use crate::ledger::{Confirmation, RunManifest, RunState};
 
 /// Maximum number of disputed tasks in a status.
 const MAX_LISTED_TASKS: usize = 100;
+
+/// Maximum number of implausibly fast workers in a status.
+const MAX_LISTED_WORKERS: usize = 10;
 
 /// Maximum number of workers in a status: at most a tenth of the largest message.
 pub const STATUS_WORKERS: usize = 200;
@@ -70,6 +73,10 @@ pub struct RunSummary {
     pub counting_seconds: f64,
     /// Total of the run, once all checks passed; set by the owner.
     pub solutions: Option<u128>,
+    /// Whether evidence supports that total; set by the owner.
+    pub verified: bool,
+    /// The random recounts that the run waits for, if it waits for nothing else.
+    pub verifying: Option<Verifying>,
     /// The token that cancelled the run; set by the owner.
     pub cancelled_by: Option<Arc<str>>,
 }
@@ -93,6 +100,8 @@ pub struct RunStatus {
     pub worker_totals: WorkerTotals,
     /// The coordinator's own referee.
     pub referee: RefereeStatus,
+    /// The first ten workers whose counts came faster than any known machine could make them.
+    pub implausible: Vec<String>,
     /// Why the run makes no progress; empty otherwise.
     pub reason: String,
 }
@@ -245,6 +254,8 @@ impl Scheduler {
         };
         let disputed = run.disputed().keys().map(|&task| run::id(task));
         let confirmed = Confirmation::ALL[1..].iter();
+        let implausible = run.implausible.iter().take(MAX_LISTED_WORKERS);
+        let implausible = implausible.map(|&worker| self.workers.shown(worker));
         let live = self.workers.connected().collect();
         let WorkersPage { workers, totals: worker_totals } =
             self.by_attention(live, 0..STATUS_WORKERS, now);
@@ -265,6 +276,7 @@ impl Scheduler {
             workers,
             worker_totals,
             referee: self.referee(),
+            implausible: implausible.collect(),
             reason: self.run_stall_reason(number),
         })
     }
@@ -280,12 +292,17 @@ impl Scheduler {
             eta_seconds: self.eta_seconds(number, now),
             counting_seconds: run.shown_ms() as f64 / 1e3,
             solutions: None,
+            verified: false,
+            verifying: self.verifying(number),
             cancelled_by: None,
         }
     }
 
     fn eta_seconds(&self, number: RunIx, now: Ticks) -> Option<f64> {
         let run = &self.runs[number];
+        if let Some(verifying) = self.verifying(number) {
+            return verifying.seconds.filter(|_| run.state() == RunState::Running);
+        }
         let (_, cost_per_second) = run.rate.per_second(now);
         let moving = cost_per_second > 0.0 && run.state() == RunState::Running;
         let total = run.tasks().total_cost().max(1) as f64;
@@ -297,7 +314,11 @@ impl Scheduler {
     fn run_stall_reason(&self, number: RunIx) -> String {
         let run = &self.runs[number];
         match run.state() {
-            RunState::Running => {}
+            RunState::Running => {
+                if let Some(verifying) = self.verifying(number) {
+                    return verifying.to_string();
+                }
+            }
             RunState::Paused => return "the run is paused".to_owned(),
             RunState::Disputed => return self.dispute_reason(number).unwrap_or_default(),
             RunState::Cancelled | RunState::Complete | RunState::Contradicted => {

@@ -190,7 +190,7 @@ impl Scheduler {
             true => format!(
                 "waiting for the referee: {}, about {}",
                 plural(disputed, "disputed task"),
-                age(self.recount_seconds(run).max(1.0)),
+                age(self.referee_seconds(run, self.runs[run].disputed().keys()).max(1.0)),
             ),
             false if self.referee().broken => {
                 "the coordinator's own machine is broken and its referee has stopped".to_owned()
@@ -207,6 +207,9 @@ impl Scheduler {
     /// Returns why a running run has no pending task; empty if it has one.
     pub(super) fn stall_reason(&self, run_ix: RunIx) -> String {
         let run = &self.runs[run_ix];
+        if let Some(verifying) = self.verifying(run_ix) {
+            return verifying.to_string();
+        }
         let number = |stage| run.tasks().number(stage);
         let (leased, parked) = (number(Stage::Leased), number(Stage::Parked));
         if number(Stage::Pending) > 0 {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use common::{count::Orientation, run::SessionId, sync::WorkerInfo};
 
-use super::{LeaseIx, RunIx, clock::Ticks};
+use super::{LeaseIx, RunIx, clock::Ticks, grants::REFERENCE_SPEED};
 
 /// Number of earlier sessions of a worker that are remembered.
 const SESSION_HISTORY: usize = 4;
@@ -14,6 +14,9 @@ const MAX_DECLINES: u32 = 3;
 
 /// Number of runs of which a worker's declines are remembered.
 const MAX_DECLINED_RUNS: usize = 16;
+
+/// Maximum plausible speed of a thread, as a multiple of the reference thread.
+const MAX_SPEEDUP: f64 = 20.0;
 
 /// Weight of a task relative to the next one in a worker's measured speed.
 const SPEED_DECAY: f64 = 0.8;
@@ -43,6 +46,8 @@ pub(super) struct Lease {
     pub(super) started: bool,
     pub(super) cost_done: u64,
     pub(super) granted: Ticks,
+    /// Whether `granted` is the time of the grant, not of an adoption.
+    pub(super) is_timed: bool,
     /// Number of the worker's sync that last named the lease.
     pub(super) round: u64,
 }
@@ -100,7 +105,10 @@ pub(super) struct Worker {
     pub(super) has_more_suspect_results: bool,
     /// Whether the last reply to the worker said that all runs are finished.
     pub(super) notified_finished: bool,
+    /// Speed of a thread, as the worker states it.
     pub(super) speed: Speed,
+    /// Speed of all threads, from grant to count by the coordinator's clock.
+    pub(super) clocked: Speed,
 }
 
 /// Measured speed; older tasks weigh less.
@@ -175,6 +183,13 @@ impl Worker {
             next = self.leases.range((run + 1, 0)..).next();
             Some(run)
         })
+    }
+
+    /// Returns whether the worker's counts came faster than any known machine could make them.
+    pub(super) fn is_implausible(&self) -> bool {
+        let most = MAX_SPEEDUP * REFERENCE_SPEED;
+        let exceeds = |speed: &Speed, threads| speed.per_second().is_some_and(|of| of > most * threads);
+        exceeds(&self.speed, 1.0) || exceeds(&self.clocked, f64::from(self.info.threads.max(1)))
     }
 
     /// Returns the worker's number of threads; 0 while it is paused.

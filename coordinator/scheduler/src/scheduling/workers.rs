@@ -68,6 +68,11 @@ impl Index<WorkerIx> for Workers {
 }
 
 impl Workers {
+    /// Returns whether an operator trusted a token of workers in other processes before the start.
+    pub(super) fn has_trusted_token(&self) -> bool {
+        self.trusted_tokens.iter().any(|token| token.as_deref() != Some(Caller::LOCAL))
+    }
+
     /// Returns the index of a worker that tasks refer to.
     pub(super) fn pinned(&mut self, id: WorkerId) -> WorkerIx {
         let worker = self.number(id);

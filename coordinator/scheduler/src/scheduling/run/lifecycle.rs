@@ -34,6 +34,11 @@ impl Run {
         self.is_counted() && self.rechecks.is_empty() && self.leases.is_empty()
     }
 
+    /// Returns whether every task is done, and no recheck waits for a worker.
+    pub(crate) fn is_rechecked(&self) -> bool {
+        self.is_counted() && self.rechecks.is_empty()
+    }
+
     /// Returns whether tasks of the run may be granted, now or once it is resumed.
     pub(crate) fn is_open(&self) -> bool {
         self.is_live() && !self.life.is_announced

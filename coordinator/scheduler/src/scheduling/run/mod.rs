@@ -8,7 +8,7 @@ mod lifecycle;
 mod stages;
 
 use std::{
-    cell::RefCell,
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU16,
 };
@@ -68,6 +68,8 @@ pub(super) struct Run {
     pub(super) recounting: BTreeMap<TaskIx, Ticks>,
     /// Done tasks that no referee has counted, by rank.
     recount_order: BTreeSet<(u64, TaskIx)>,
+    /// The tasks with the lowest ranks, whose random recounts are required, in their order.
+    required: OnceCell<Vec<TaskIx>>,
     /// Tasks whose standing count a void one changed: they are recounted first.
     replaced: BTreeSet<TaskIx>,
     /// One done task of each author.
@@ -79,6 +81,8 @@ pub(super) struct Run {
     pub(super) agreed: u64,
     /// Number of counts that differed from a standing one.
     pub(super) conflicts: u64,
+    /// Workers whose counts came implausibly fast.
+    pub(super) implausible: BTreeSet<WorkerIx>,
     pub(super) rate: Rate,
     /// The random sample of done tasks from which the total is estimated.
     pub(super) sample: Finished,
@@ -138,11 +142,13 @@ impl Run {
             disputed: BTreeMap::new(),
             recounting: BTreeMap::new(),
             recount_order: BTreeSet::new(),
+            required: OnceCell::new(),
             replaced: BTreeSet::new(),
             first_counts: BTreeMap::new(),
             leases: Leases::default(),
             agreed: 0,
             conflicts: 0,
+            implausible: BTreeSet::new(),
             rate: Rate::default(),
             sample: Finished::of(tasks.len(), tasks.total_cost()),
             sampled_to: 0,
@@ -291,6 +297,23 @@ impl Run {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let end = (fraction * 2f64.powi(64)) as u64;
         self.recount_order.range(..(end, TaskIx::MAX)).map(|(_, task)| task)
+    }
+
+    /// Returns the `number` tasks with the lowest ranks, which is the same in all calls.
+    /// Large runs do not rank all their tasks before the end, since each rank takes a hash.
+    pub(super) fn required_recounts(&self, number: u64) -> &[TaskIx] {
+        self.required.get_or_init(|| {
+            let rank = |task| (self.sampler.rank(self.manifest.run, id(task)), task);
+            let mut ranked: Vec<_> = self.all_tasks().map(rank).collect();
+            ranked.sort_unstable();
+            ranked.truncate(usize::try_from(number).unwrap_or(usize::MAX));
+            ranked.into_iter().map(|(_, task)| task).collect()
+        })
+    }
+
+    /// Returns whether a referee has counted a task.
+    pub(super) fn is_recounted(&self, task: TaskIx) -> bool {
+        self.tasks.done(task).is_some_and(|done| done.confirmed == Confirmation::Referee)
     }
 
     /// Returns whether the first count of a worker stands without a referee's recount.

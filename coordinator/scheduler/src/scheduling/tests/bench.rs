@@ -170,6 +170,7 @@ impl Bench {
                 "elapsed" => elapsed_ms = 1_000 * read::<u64>(value),
                 "many" => (plan, counts) = (&MANY.plan, &MANY.counts),
                 "long" => (plan, counts) = (&LONG, &[]),
+                "recounts" => config.recounts = read(value),
                 "grants-per-sync" => config.grants_per_sync = read(value),
                 "partials-per-sync" => config.partials_per_sync = read(value),
                 "leases-per-worker" => config.leases_per_worker = read(value),

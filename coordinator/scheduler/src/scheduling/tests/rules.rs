@@ -274,6 +274,25 @@ fn referees_recount_in_proportion_to_their_share_of_the_fleet() {
     }
 }
 
+#[test]
+fn counts_that_come_faster_than_any_machine_can_make_them_are_implausible() {
+    let cost = Bench::after(&["long"], &["1 sync"]).plan.task_cost(TaskId(477));
+    // Twenty times as fast as the reference thread.
+    let us = cost / 20;
+    for (stated_us, took_ms, is_implausible) in [
+        (us + 1, us / 1_000, false),
+        (us - 1, us / 1_000, true),
+        (us + 1, us / 1_000 - 1, true),
+        (1, 1_000_000, true),
+    ] {
+        let mut bench = Bench::after(&["long"], &["1 sync"]);
+        bench.wait(took_ms);
+        bench.steps(&format!("1 set us={stated_us}, 1 submit 477, wait 400, drain 1, wait 4000"));
+        let implausible = bench.status().implausible;
+        assert_eq!(implausible.len(), is_implausible.into(), "{stated_us} us, {took_ms} ms");
+    }
+}
+
 const DISPUTED: [&str; 3] = ["2 sync", "2 submit 6", "1 submit 6+1"];
 
 #[test]
@@ -311,9 +330,12 @@ fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
 fn the_wait_for_disputes_follows_from_their_costs() {
     let mut bench = Bench::after(&["referee"], &DISPUTED);
     let seconds = bench.plan.task_cost(TaskId(6)) as f64 / REFERENCE_SPEED;
-    assert_eq!(bench.scheduler.recount_seconds(0), seconds);
+    let wait = |bench: &Bench| {
+        bench.scheduler.referee_seconds(0, bench.run().disputed().keys())
+    };
+    assert_eq!(wait(&bench), seconds);
     bench.steps("referee 4");
-    assert_eq!(bench.scheduler.recount_seconds(0), seconds / 4.0);
+    assert_eq!(wait(&bench), seconds / 4.0);
 }
 
 #[test]
