@@ -171,7 +171,10 @@ impl Scheduler {
         let threads = known.info.threads.max(1);
         let tasks = &self.runs[run].tasks();
         let pending = tasks.cost(Stage::Pending) as f64;
-        let idle_threads = (threads as usize).saturating_sub(known.leases.len());
+        // Leases of runs that are served later do not keep threads from the tasks of this one.
+        let earlier = &self.order[..=self.order.iter().position(|&of| of == run).unwrap_or(0)];
+        let held = known.leases.iter().filter(|(of, _)| earlier.contains(of)).count();
+        let idle_threads = (threads as usize).saturating_sub(held);
         let singles = pending < SINGLES_FRACTION * tasks.total_cost() as f64;
         if singles {
             return Budget { tasks_at_most: budget.tasks_at_most.min(idle_threads), ..budget };

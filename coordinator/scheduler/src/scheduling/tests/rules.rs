@@ -85,6 +85,29 @@ fn runs_are_served_by_priority_then_by_preference_then_by_age() {
 }
 
 #[test]
+fn the_last_tasks_of_a_run_do_not_wait_for_a_run_of_lower_priority() {
+    let mut bench = Bench::new(&["many"]);
+    add(&mut bench, OTHER, 5, 10);
+    bench.steps("1 set wants=0.004, 2 set wants=0.004, 1 sync, 2 sync");
+    let open = |bench: &Bench, run| {
+        let tasks = bench.scheduler.status(run, Millis(bench.now)).unwrap().run.tasks;
+        tasks.total - tasks.done
+    };
+    while open(&bench, OTHER) > 0 {
+        bench.now += 1_000;
+        for id in [1, 2] {
+            // The worker counts its oldest task and refills its queue.
+            let grant = bench.worker(id).held.remove(0);
+            bench.worker(id).wants = if bench.workers[&id].held.len() < 4 { 0.004 } else { 0.0 };
+            let partials = vec![bench.partial(id, &grant, bench.truth(grant.task.task))];
+            let request = SyncRequest { partials, ..bench.worker(id).request() };
+            bench.call(id, &request);
+        }
+        assert!(open(&bench, RUN) > 300, "the higher run waits: {} open", open(&bench, OTHER));
+    }
+}
+
+#[test]
 fn calls_are_spread_over_time() {
     for (wants, workers, next_ms) in [
         (0.0, 1, 12_000..=18_000),
