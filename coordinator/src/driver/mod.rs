@@ -53,8 +53,8 @@ const GROUP_MS: u64 = 5;
 /// Maximum number of queued requests; further callers wait.
 const QUEUE_CAPACITY: usize = 256;
 
-/// Maximum time between two versions of the status while workers are known: their ages and lateness
-/// change without a request.
+/// Maximum time between two versions of the status: ages, the lag of the archive and the free space change
+/// without a request.
 const STATUS_LIFETIME: Duration = Duration::from_secs(2);
 
 /// The state of the driver's thread.
@@ -254,14 +254,10 @@ impl Driver {
     /// lifetime, comes first.
     fn wait(&mut self, runtime: &Runtime) -> Option<Request> {
         let now = self.clock.now();
-        match self.scheduler.next_timeout() {
-            None => self.requests.blocking_recv(),
-            Some(at) => {
-                let sleep = Duration::from_millis(at.0.saturating_sub(now.0)).min(STATUS_LIFETIME);
-                let next = async { timeout(sleep, self.requests.recv()).await };
-                runtime.block_on(next).ok().flatten()
-            }
-        }
+        let until = |at: Millis| Duration::from_millis(at.0.saturating_sub(now.0));
+        let sleep = self.scheduler.next_timeout().map_or(STATUS_LIFETIME, until);
+        let next = async { timeout(sleep.min(STATUS_LIFETIME), self.requests.recv()).await };
+        runtime.block_on(next).ok().flatten()
     }
 
     fn group_is_full(&self, started: Millis) -> bool {

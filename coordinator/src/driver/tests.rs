@@ -177,6 +177,19 @@ fn a_status_request_changes_no_version() {
     assert!(*changes.borrow() > version);
 }
 
+#[tokio::test]
+async fn the_status_of_an_idle_coordinator_is_renewed() {
+    let scheduler = Scheduler::new(Config::default(), 1);
+    let started = Driver::start(scheduler, Box::new(MemoryStore::new()), Clock::start());
+    let (handle, end) = started.unwrap();
+    let mut changes = handle.changes();
+    let version = *changes.borrow();
+    // Without workers and requests, nothing else changes; a frozen status never does.
+    changes.wait_for(|now| *now > version).await.unwrap();
+    handle.stop().await;
+    end.await.unwrap().unwrap();
+}
+
 #[test]
 fn symmetric_solutions_are_counted_once() {
     let mut bench = Bench::new();
