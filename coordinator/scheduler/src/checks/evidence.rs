@@ -216,6 +216,7 @@ mod tests {
     fn counts_that_replace_voided_ones_loosen_the_bound_until_they_are_recounted() {
         use EntryKind::{Accepted, Settled, Voided};
         let mut entries = vec![
+            Accepted.of(record(0, ONE, 4)),
             Settled.of(recount(0, 4)),
             Accepted.of(record(2, ONE, 4)),
             Voided.of(record(2, ONE, 4)),
@@ -235,7 +236,10 @@ mod tests {
 
     #[test]
     fn random_recounts_are_those_before_the_first_gap() {
-        let entries = [0, 1, 3].map(|task| EntryKind::Settled.of(recount(task, 4)));
+        let entries = [0, 1, 3].map(|task| {
+            [EntryKind::Accepted.of(record(task, ONE, 4)), EntryKind::Settled.of(recount(task, 4))]
+        });
+        let entries = entries.concat();
         assert_eq!(evidence(&entries, |task| Some(task.0)).recounts, 2);
         let last = evidence(&entries, |task| Some(u64::MAX - task.0));
         assert_eq!((last.recounts, last.at_most_wrong()), (0, None));

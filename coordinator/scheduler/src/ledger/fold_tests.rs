@@ -110,11 +110,10 @@ fn the_state_of_a_task_follows_from_its_leases_and_counts() {
         ("A1=7 U", "7 by 1, None"),
         // Only an equal count confirms, and only a different one disputes.
         ("A1=7 !C2=8 !D2=7 C2=7", "7 by 1, SameToken"),
-        // In journals of format 2 an accepted count decides a dispute, and equal ones confirm it.
-        ("A1=7 D2=8 A3=8", "8 by 3, SameToken"),
-        ("A1=7 D2=8 A3=7", "7 by 3, SameToken"),
-        ("A1=7 D2=8 A3=9", "9 by 3, None"),
-        ("A1=7 D2=8 A2=8", "8 by 2, None"),
+        // Only a first count is accepted, and only a referee decides a dispute.
+        ("!S1=7 A1=7 !A2=7 D2=8 !A3=8 !A2=8 !A1=7", "disputed"),
+        // A different count of the referee is not final at once.
+        ("A1=7 !S2=8 N2=8 S2=8", "8 by 2, Referee"),
         // The counts that remain after others are voided stand if they agree.
         ("A1=7 C2=7 V1=7", "7 by 2, None"),
         ("A1=7 C2=7 V2=7", "7 by 1, None"),
@@ -183,8 +182,8 @@ fn the_fold_tallies_its_records() {
     assert_eq!(touched, [first, second, third]);
     assert_eq!(fold.row(third).map(|row| row.sequence), Some(7));
     assert_eq!(fold.row(TaskId(3)), None);
-    let resolved = record(third, 8, 1);
-    fold.take(&plan, &EntryKind::Accepted.of(resolved), 8).unwrap();
+    let resolved = Record { principal: Principal::referee(), ..record(third, 8, 1) };
+    fold.take(&plan, &EntryKind::Settled.of(resolved), 8).unwrap();
     assert_eq!((fold.total(), fold.disputed()), (Ok(6), vec![]));
 }
 

@@ -140,7 +140,6 @@ pub struct JournalEntry {
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
     /// The first count of a task.
-    /// In journals of format 2, also the count that won a vote of machines.
     Accepted,
     /// A count equal to the task's.
     Confirmed,

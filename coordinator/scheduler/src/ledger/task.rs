@@ -138,28 +138,24 @@ impl<C: AnyCount> TaskState<C> {
         let stands = self.standing();
         let is_disputed = matches!(self, Self::Disputed { .. });
         let follows = match kind {
-            EntryKind::Accepted => stands.is_none(),
+            EntryKind::Accepted => counts.is_empty(),
             EntryKind::Confirmed => stands == Some(count.count()),
             EntryKind::Disputed | EntryKind::Recounted => {
                 is_disputed || stands.is_some_and(|stands| stands != count.count())
             }
-            EntryKind::Settled => true,
+            // A different count of the referee is journaled as a recount first.
+            EntryKind::Settled => is_disputed || stands == Some(count.count()),
             EntryKind::Voided => counts.iter().any(|other| other.same_worker(&count)),
         };
         if self.is_final() || !follows {
             return None;
         }
         match kind {
-            EntryKind::Confirmed | EntryKind::Disputed | EntryKind::Recounted => counts.push(count),
+            EntryKind::Accepted
+            | EntryKind::Confirmed
+            | EntryKind::Disputed
+            | EntryKind::Recounted => counts.push(count),
             EntryKind::Voided => counts.retain(|other| !other.same_worker(&count)),
-            // In journals of format 2 this count decided a dispute: it stands, and equal counts of
-            // other machines confirm it.
-            EntryKind::Accepted => {
-                counts.retain(|other| {
-                    other.count() == count.count() && level(&count, other).elsewhere()
-                });
-                counts.insert(0, count);
-            }
             EntryKind::Settled => {
                 let equal = counts.into_iter().find(|other| other.count() == count.count());
                 let (first, second) = match equal {
