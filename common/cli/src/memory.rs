@@ -69,6 +69,21 @@ impl MemorySize {
         Ok(size)
     }
 
+    /// Fails if the address space of this process is limited to less than `least`.
+    ///
+    /// A program whose allocation fails aborts.
+    pub fn check_address_space(least: Self) -> Result<(), BadMemorySize> {
+        let limit = address_space().map_or(u64::MAX, |(limit, _)| limit);
+        if limit >= least.0 {
+            return Ok(());
+        }
+        Err(BadMemorySize(format!(
+            "the address space of this process is limited to {} (ulimit -v), but {least} is needed: \
+             raise the limit",
+            Self::at_least(limit)
+        )))
+    }
+
     /// Returns a referee's default: a quarter of the total memory, at most 1 GiB.
     pub fn of_a_referee() -> Self {
         AvailableMemory::of_this_process().quarter()
@@ -94,6 +109,8 @@ struct AvailableMemory {
     machine: Option<(u64, u64)>,
     /// The minimum over this process's control group and the parents of that group.
     group: Option<(u64, u64)>,
+    /// The address space of this process, if limited (`ulimit -v`).
+    process: Option<(u64, u64)>,
 }
 
 impl AvailableMemory {
@@ -114,6 +131,7 @@ impl AvailableMemory {
                 let free = limits.free_memory.saturating_add(page_cache());
                 (limits.total_memory, free.min(limits.total_memory))
             }),
+            process: address_space(),
         }
     }
 
@@ -121,20 +139,22 @@ impl AvailableMemory {
     fn free(self, taken: Taken) -> Option<u64> {
         let machine = self.machine.map(|(_, free)| free.saturating_sub(taken.machine));
         let group = self.group.map(|(_, free)| free.saturating_sub(taken.group));
-        machine.into_iter().chain(group).min()
+        let process = self.process.map(|(_, free)| free);
+        machine.into_iter().chain(group).chain(process).min()
     }
 
     /// Returns a quarter of the total, at most 1 GiB; if unknown, a quarter of 1 GiB.
     fn quarter(self) -> MemorySize {
         let total = |(total, _): (u64, u64)| total;
-        let total = self.machine.map(total).into_iter().chain(self.group.map(total)).min();
+        let total = [self.machine, self.group, self.process].into_iter().flatten().map(total).min();
         MemorySize((total.unwrap_or(1 << 30) / 4).clamp(1, 1 << 30))
     }
 
     fn check(self, size: MemorySize, given: &str) -> Result<(), BadMemorySize> {
         let machine = self.machine.map(|(total, _)| (total, "this machine"));
         let group = self.group.map(|(total, _)| (total, "its control group"));
-        let least = machine.into_iter().chain(group).min();
+        let process = self.process.map(|(total, _)| (total, "its address space (ulimit -v)"));
+        let least = machine.into_iter().chain(group).chain(process).min();
         match least.and_then(|(total, owner)| Some((MemorySize::new(total)?, owner))) {
             Some((limit, owner)) if size > limit => Err(BadMemorySize(format!(
                 "'{given}' is more than this process may use: {owner} has {limit}"
@@ -142,6 +162,21 @@ impl AvailableMemory {
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// Returns the limit of this process's address space, and the part of it that is not used.
+#[cfg(target_os = "linux")]
+fn address_space() -> Option<(u64, u64)> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"));
+    let used: u64 = used.and_then(|kibibytes| kibibytes.trim().parse().ok()).unwrap_or(0);
+    Some((limit, limit.saturating_sub(used << 10)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn address_space() -> Option<(u64, u64)> {
+    None
 }
 
 /// Returns the page cache of this process's control group (version 2) in bytes: used, but reclaimable.
@@ -427,6 +462,7 @@ mod tests {
         let available = AvailableMemory {
             machine: Some((32 << 30, 20 << 30)),
             group: Some((2 << 30, 1 << 30)),
+            process: None,
         };
         assert_eq!(available.quarter(), MemorySize(512 << 20));
         assert_eq!(AvailableMemory { group: None, ..available }.quarter(), MemorySize(1 << 30));
@@ -438,6 +474,7 @@ mod tests {
         let available = AvailableMemory {
             machine: Some((32 << 30, 20 << 30)),
             group: Some((4 << 30, 3 << 30)),
+            process: None,
         };
         let error = available.check(MemorySize(5 << 30), "5GiB").unwrap_err();
         assert_eq!(
@@ -450,6 +487,11 @@ mod tests {
         assert_eq!(available.free(taken(18, 0)), Some(2 << 30));
         assert_eq!(available.free(taken(2, 2)), Some(1 << 30));
         assert_eq!(available.free(taken(30, 0)), Some(0));
+        let limited = AvailableMemory { process: Some((3 << 30, 1 << 30)), ..available };
+        let error = limited.check(MemorySize(5 << 30), "5GiB").unwrap_err();
+        assert!(error.to_string().contains("(ulimit -v) has 3.0 GiB"), "{error}");
+        assert_eq!(limited.free(Taken::default()), Some(1 << 30));
+        assert_eq!(limited.quarter(), MemorySize(768 << 20));
         let alone = AvailableMemory { group: None, ..available };
         let error = alone.check(MemorySize(100 << 40), "100TiB").unwrap_err();
         assert!(error.to_string().contains("this machine has 32.0 GiB"), "{error}");

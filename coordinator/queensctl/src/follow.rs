@@ -71,7 +71,10 @@ pub(super) async fn next_message<T>(
         let mut error = match stream.message().await {
             Ok(Some(message)) => return Ok(message),
             Ok(None) => Unreachable::Lost(String::new()).into(),
-            Err(status) => connection.explain(&status).await,
+            Err(status) => match connection.explain(&status).await {
+                error if is_final(&error) => return Err(error),
+                _ => Unreachable::Lost(String::new()).into(),
+            },
         };
         loop {
             if is_final(&error) {

@@ -255,6 +255,9 @@ const NEEDS: [FlagDependency; 4] = [
     FlagDependency { flags: &["threads", "memory", "kernel"], other: "local" },
 ];
 
+/// Address space that `--local` reserves with one thread, rounded up; most of it is never used.
+const LOCAL_ADDRESS_SPACE: MemorySize = MemorySize::at_least(2 << 30);
+
 impl Options {
     /// Parses the command line and the environment; exits on invalid usage.
     pub fn read() -> Self {
@@ -288,6 +291,9 @@ impl Options {
 
     /// Returns the kernel for counting in this process; `None` without `--local`.
     pub(super) fn local_kernel(&self) -> Result<Option<Kernel>, BadUsage> {
+        if self.local {
+            MemorySize::check_address_space(LOCAL_ADDRESS_SPACE).map_err(BadUsage::of)?;
+        }
         self.local.then(|| self.kernel.kernel()).transpose().map_err(BadUsage::of)
     }
 
