@@ -1,6 +1,7 @@
 //! Solutions assembled from quarter boards: plain code for small boards.
 //!
-//! Follows `002_398080fdc5db2280.txt` (Haginoya, 部分解合成法) with conditions 0 to 8 for representatives.
+//! Follows K. Haginoya's article on the composition of partial solutions (部分解合成法)
+//! with conditions 0 to 8 for representatives.
 //!
 //! The quadrants P, Q, R, S, clockwise from the top left, are quarter turns of one another: each is indexed
 //! from its own outer corner, with x along the image of P's top side. So P's x are

@@ -11,13 +11,13 @@ pub struct Bound {
 }
 
 pub const BOUNDS: [Bound; 4] = [
-    // Queens on any squares: `003_078d7ecdfdf3df70.txt`.
+    // Queens on any squares: the textbook program with `next_permutation`.
     Bound { formula: "C(N\u{b2}, N)", factors: |n| (0..n).map(|k| (n * n - k, k + 1)).collect() },
-    // One queen per row: `001_86e98d93edfc3b6c.txt`.
+    // One queen per row: I. Suzuki's article.
     Bound { formula: "N^N", factors: |n| (0..n).map(|_| (n, 1)).collect() },
-    // One queen per row and column: `003_078d7ecdfdf3df70.txt`.
+    // One queen per row and column: the textbook program with `next_permutation`.
     Bound { formula: "N!", factors: |n| (1..=n).map(|k| (k, 1)).collect() },
-    // Comparisons of a list comprehension: `004_df925f861df725bd.txt`.
+    // Comparisons of a list comprehension: the textbook article with list comprehensions.
     Bound { formula: "N^N (N-1)!", factors: |n| (0..n).map(|k| (n * k.max(1), 1)).collect() },
 ];
 

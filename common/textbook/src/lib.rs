@@ -1,7 +1,7 @@
 //! Textbook solvers, from permutations to bitmasks, to check the counting methods.
 //!
-//! The solvers are slow, plain, and independent of those methods. Comments cite their source
-//! documents (`000_….txt`), which are not in the repository.
+//! The solvers are slow, plain, and independent of those methods. Comments cite their sources
+//! by author; none of them is in the repository.
 
 use std::ops::RangeInclusive;
 

@@ -1,8 +1,8 @@
 //! One solution of any board by local search among permutations (min-conflicts).
 //!
 //! Sources: R. Sosič and J. Gu, "A polynomial time algorithm for the N-Queens problem" (1990),
-//! figures 1 and 2, as `004_df925f861df725bd.txt` implements them ([`sweeps`]); the same authors,
-//! "Efficient local search with conflict minimization: a case study of the n-queens problem" (1994)
+//! figures 1 and 2, as the textbook article with list comprehensions implements them ([`sweeps`]); the
+//! same authors, "Efficient local search with conflict minimization: a case study of the n-queens problem" (1994)
 //! ([`linear`]).
 //!
 //! Random numbers come from the caller: `random_below(k)` returns a uniform one in `0..k`.
@@ -211,7 +211,7 @@ pub enum Figure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Number of sweeps: the "tries" of `004_df925f861df725bd.txt`.
+    /// Number of sweeps: the "tries" of the textbook article with list comprehensions.
     pub tries: u64,
     /// Result of the search; `None` if it gave up.
     pub columns: Option<Vec<u32>>,
@@ -226,7 +226,8 @@ impl Swept {
 
 /// Searches with at most `limit` random permutations.
 ///
-/// Conflicts are pairs of queens on a line, as in `004_df925f861df725bd.txt`, but counters keep
+/// Conflicts are pairs of queens on a line, as in the textbook article with list comprehensions, but
+/// counters keep
 /// their number up to date, so that a sweep takes N² steps instead of N⁴.
 ///
 /// `as_written` reproduces a bug of the programs there: they restore the column that queen i had
@@ -405,7 +406,7 @@ mod tests {
         }
     }
 
-    /// Answers the last question of `004_df925f861df725bd.txt`: "what was different?"
+    /// Answers the last question of the textbook article with list comprehensions: "what was different?"
     #[test]
     fn the_bug_costs_tries_and_loses_solutions() {
         let (mut written, mut fixed, mut wrong) = (0, 0, 0);

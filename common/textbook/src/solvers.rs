@@ -4,21 +4,21 @@ use common::board::Board;
 
 use super::{Columns, Stop, VisitCounter};
 
-/// Counts with "attack scan" of `000_a1ee00c4f40ae057.txt`.
+/// Counts with "attack scan" of M. Hiroi's article (2022).
 ///
-/// The document `001_86e98d93edfc3b6c.txt` also starts with this solver.
+/// The document I. Suzuki's article also starts with this solver.
 pub(super) fn attack_scan(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let is_open =
         |used: u32, above: &[u8], column| used >> column & 1 == 0 && !is_attacked(above, column);
     fill::<false>(board.n(), 0, &mut [0; 32], 0, &is_open, visits)
 }
 
-/// Counts with the brute force of `001_86e98d93edfc3b6c.txt`: N^N placements.
+/// Counts with the brute force of I. Suzuki's article: N^N placements.
 pub(super) fn brute_force(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     fill::<true>(board.n(), 0, &mut [0; 32], 0, &|_, _, _| true, visits)
 }
 
-/// Counts with "permutations with a final check" of `000_a1ee00c4f40ae057.txt`.
+/// Counts with "permutations with a final check" of M. Hiroi's article (2022).
 pub(super) fn all_permutations(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let is_open = |used: u32, _: &[u8], column: u8| used >> column & 1 == 0;
     fill::<true>(board.n(), 0, &mut [0; 32], 0, &is_open, visits)
@@ -97,7 +97,7 @@ impl Flags {
     }
 }
 
-/// Counts with "placement flags, recursive" of `001_86e98d93edfc3b6c.txt`.
+/// Counts with "placement flags, recursive" of I. Suzuki's article.
 pub(super) fn placement_flags(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     flag_row(&mut Flags::new(board), 0, visits)
 }
@@ -118,7 +118,7 @@ fn flag_row(flags: &mut Flags, row: usize, visits: &mut VisitCounter<'_>) -> Opt
     Some(solutions)
 }
 
-/// Counts with "placement flags, non-recursive" of `001_86e98d93edfc3b6c.txt`.
+/// Counts with "placement flags, non-recursive" of I. Suzuki's article.
 pub(super) fn placement_flags_loop(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut flags = Flags::new(board);
     // First untried column of each row: one more than that of its queen.
@@ -154,7 +154,7 @@ fn after(column: usize) -> u8 {
     column as u8 + 1
 }
 
-/// Counts with "swapped permutation" of `000_a1ee00c4f40ae057.txt`.
+/// Counts with "swapped permutation" of M. Hiroi's article (2022).
 ///
 /// Marks diagonals in arrays and extends a permutation by swapping unused columns into place, so no
 /// used column is tried.
@@ -191,7 +191,7 @@ fn swap_row(
     Some(solutions)
 }
 
-/// Counts with "bitmask recursion" of `000_a1ee00c4f40ae057.txt`.
+/// Counts with "bitmask recursion" of M. Hiroi's article (2022).
 pub(super) fn bitmask_recursion(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     mask_row(u64::from(board.full_row()), 0, 0, visits)
 }
@@ -211,7 +211,7 @@ fn mask_row(columns: u64, left: u64, right: u64, visits: &mut VisitCounter<'_>) 
     Some(solutions)
 }
 
-/// Counts with the program of `003_078d7ecdfdf3df70.txt`: permutations in order.
+/// Counts with the program of the textbook program with `next_permutation`: permutations in order.
 pub(super) fn next_permutation(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut columns: Vec<u8> = (0..board.n()).collect();
     let mut solutions = 0;
@@ -261,14 +261,14 @@ struct List<'a> {
     rest: Option<&'a List<'a>>,
 }
 
-/// Counts the lists of the list comprehension in `004_df925f861df725bd.txt`.
+/// Counts the lists of the list comprehension in the textbook article with list comprehensions.
 pub(super) fn list_comprehension(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut solutions = 0;
     extend(board.n(), board.n(), None, &mut |_| solutions += 1, visits)?;
     Some(solutions)
 }
 
-/// Passes solutions to `show` in the order of `004_df925f861df725bd.txt`.
+/// Passes solutions to `show` in the order of the textbook article with list comprehensions.
 ///
 /// A solution is the list of columns, last placed queen first; earlier queens vary slowest, columns
 /// ascend. Returns `None` if stopped.

@@ -10,17 +10,17 @@ pub enum Style {
     /// `. Q . .`
     #[default]
     Dots,
-    /// With a frame and numbers: the figures of `000_a1ee00c4f40ae057.txt`.
+    /// With a frame and numbers: the figures of M. Hiroi's article (2022).
     Numbered,
     /// In boxes of `+-+`.
     Boxed,
-    /// Number, columns and boxed picture of the programs of `001_86e98d93edfc3b6c.txt`.
+    /// Number, columns and boxed picture of the programs of I. Suzuki's article.
     ///
     /// As in those programs, the picture is transposed: it shows a different solution.
     Record,
-    /// Number, files a to h and ranks: the program of `003_078d7ecdfdf3df70.txt`.
+    /// Number, files a to h and ranks: the program of the textbook program with `next_permutation`.
     Chess,
-    /// `._.q._._`, the programs of `004_df925f861df725bd.txt`.
+    /// `._.q._._`, the programs of the textbook article with list comprehensions.
     Cells,
     /// The columns, from 0.
     Line,
@@ -132,7 +132,7 @@ fn file(column: u32) -> String {
     }
 }
 
-/// Draws the numbers of the diagonals, as in `000_a1ee00c4f40ae057.txt`.
+/// Draws the numbers of the diagonals, as in M. Hiroi's article (2022).
 ///
 /// Draws the figure with the numbers at the edges, the tables of all squares, and an example of
 /// shifted masks; `x` is the row and `y` the column.

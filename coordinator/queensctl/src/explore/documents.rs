@@ -25,7 +25,7 @@ use super::{
     benchmark::{Benchmark, Stopwatch, Technique, counter, value},
 };
 
-/// Techniques of `000_a1ee00c4f40ae057.txt`: mark, name, first board, and printed
+/// Techniques of M. Hiroi's article (2022): mark, name, first board, and printed
 /// seconds from that board on (clang 14 -O2, Intel Core i5-6200U at 2.30 GHz).
 const HIROI: [(&str, &str, u8, &[f64]); 4] = [
     ("(0)", "permutations", 8, &[0.003, 0.023, 0.196, 2.120, 25.813]),
@@ -38,7 +38,7 @@ const HIROI: [(&str, &str, u8, &[f64]); 4] = [
 const HIROI_TABLES: [(u8, u8, std::ops::Range<usize>); 4] =
     [(8, 12, 0..1), (10, 15, 0..2), (12, 16, 1..3), (12, 16, 1..4)];
 
-/// Prints the tables of `000_a1ee00c4f40ae057.txt` (M. Hiroi).
+/// Prints the tables of M. Hiroi's article (2022).
 pub(super) fn hiroi(benchmark: &mut Benchmark, max_n: Board) -> anyhow::Result<()> {
     let [(first, ..), ..] = HIROI_TABLES;
     if max_n.n() < first {
@@ -94,7 +94,7 @@ pub(super) fn hiroi(benchmark: &mut Benchmark, max_n: Board) -> anyhow::Result<(
     Ok(())
 }
 
-/// Prints the output of `001_86e98d93edfc3b6c.txt` (I. Suzuki): records of N = 5,
+/// Prints the output of I. Suzuki's article: records of N = 5,
 /// and seconds of its programs on larger boards, which the document lacks.
 pub(super) fn suzuki(benchmark: &mut Benchmark) -> anyhow::Result<()> {
     let board = Board::new(5)?;
@@ -123,7 +123,7 @@ pub(super) fn suzuki(benchmark: &mut Benchmark) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the output of `003_078d7ecdfdf3df70.txt`: all boards of N = 8,
+/// Prints the output of the textbook program with `next_permutation`: all boards of N = 8,
 /// and the sizes of the search spaces in the text.
 pub(super) fn next_permutation(benchmark: &mut Benchmark) -> anyhow::Result<()> {
     let board = Board::new(8)?;
@@ -143,7 +143,7 @@ pub(super) fn next_permutation(benchmark: &mut Benchmark) -> anyhow::Result<()> 
     ))
 }
 
-/// Prints the output of `004_df925f861df725bd.txt`: (N, solutions),
+/// Prints the output of the textbook article with list comprehensions: (N, solutions),
 /// with its bound n^n (n-1)! and the measured number of comparisons.
 pub(super) fn list_comprehension(benchmark: &mut Benchmark, max_n: Board) -> anyhow::Result<()> {
     let technique = Technique::textbook("list");
@@ -197,7 +197,7 @@ const ROWS: [(&str, &str, &[f64]); 8] = [
     ("N-Queens-Count-Sol", "measured; 22 from 3 of 1000 parts", &[6.2, 82.0, 334.0, 0.0, 29_000.0]),
 ];
 
-/// Prints the tables of `002_398080fdc5db2280.txt` (K. Haginoya): counts, records,
+/// Prints the tables of K. Haginoya's article: counts, records,
 /// and its speed table with other programs and this one.
 pub(super) fn haginoya(max_n: Board, time_limit: u64) -> anyhow::Result<()> {
     print("Table 1: counts, as printed and as published now")?;

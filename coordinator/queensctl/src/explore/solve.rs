@@ -139,7 +139,7 @@ fn show(solution: &Solution, style: Option<Style>) -> anyhow::Result<()> {
     print(&style.draw(solution, 1))
 }
 
-/// Sweeps in `004_df925f861df725bd.txt`: figure 1 for N = 10, figure 2 for N = 12.
+/// Sweeps in the textbook article with list comprehensions: figure 1 for N = 10, figure 2 for N = 12.
 const PRINTED_ONE: u64 = 257;
 const PRINTED_TWO: [u64; 10] = [3955, 1754, 51, 1140, 1155, 88, 2479, 307, 370, 1471];
 
