@@ -291,6 +291,8 @@ fn a_run_is_submitted_as_over_grpc() {
     refused(&submit(&other_use), 400, "give another key");
     for (request, part) in [
         (json!({ "n": 33 }), "n: "),
+        (json!({ "n": 300 }), "from 1 to 32"),
+        (json!({ "n": -1 }), "from 1 to 32"),
         (json!({ "n": 18, "method": "guess" }), "method: "),
         (json!({ "n": 18, "layout": "middle" }), "layout: "),
         (json!({ "n": 18, "method": "frames", "layout": "border" }), "method: "),
@@ -317,14 +319,23 @@ fn workers_are_listed_in_pages() {
     assert!(shown.contains("bench-1"), "{shown}");
     assert!(shown.contains("Crews"), "{shown}");
     assert!(fixture.get("/workers?from=1").body.contains("None"));
-    assert_eq!(fixture.get("/workers?from=x").code, 400);
+    let bad = fixture.get("/workers?from=-1");
+    assert_eq!(bad.code, 400);
+    assert!(bad.body.contains("expected a whole number, at least 0"), "{}", bad.body);
 }
 
 #[test]
 fn bad_requests_are_refused_with_the_reason() {
     let fixture = Fixture::start(&["--n", "14"]);
     refused(&fixture.get("/api/v1/nothing"), 404, "openapi.json");
-    refused(&fixture.get("/api/v1/runs/xyz"), 400, "no run matches");
+    refused(&fixture.get("/api/v1/runs/xyz"), 404, "no run matches");
+    refused(&fixture.get("/nowhere"), 404, "/nowhere not found");
+    // Browsers get a page.
+    for path in ["/nowhere", "/runs/xyz"] {
+        let answer = fixture.ask("GET", path, &[("accept", "text/html,*/*;q=0.8")], None);
+        assert_eq!(answer.code, 404, "{path}");
+        assert!(answer.body.starts_with("<!DOCTYPE html>"), "{path}: {}", answer.body);
+    }
     refused(&fixture.get("/api/v1/runs/0123"), 404, "0123");
     refused(&fixture.get("/api/v1/runs/last/tasks/999999"), 404, "no task");
     refused(&fixture.post("/api/v1/status", &[], None), 405, "is not supported for");

@@ -9,7 +9,7 @@ mod layout;
 mod numbers;
 mod picture;
 
-use common::text::without_bom;
+use common::text::{plural, without_bom};
 
 use super::solution::{Flaw, Solution, Square, check};
 
@@ -38,7 +38,11 @@ pub enum Unreadable {
     )]
     Mark { line: usize, found: String },
     /// A row whose length is not the number of rows.
-    #[error("line {line}: {squares} squares, but there are {rows} rows; a board is square")]
+    #[error(
+        "line {line}: {}, but {}; a board is square",
+        plural(*squares, "square"),
+        plural(*rows, "row")
+    )]
     NotSquare {
         line: usize,
         /// Squares of the row.
@@ -192,7 +196,7 @@ mod tests {
             ("", "no board found"),
             ("hello world", "no board"),
             (". Q . .\n. . x .\n", "line 2: invalid square 'x'"),
-            (". Q .\n. . .\n", "line 1: 3 squares, but there are 2 rows"),
+            (". Q .\n. . .\n", "line 1: 3 squares, but 2 rows"),
             ("|Q| |\n| |#|", "line 2: invalid square '#'"),
             ("0 1 9 2", "invalid column 9: a board of 4"),
             ("5 4 1 1", "invalid column 5: a board of 4"),
