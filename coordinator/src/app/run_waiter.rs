@@ -369,6 +369,8 @@ mod tests {
             eta_seconds: None,
             counting_seconds: 0.0,
             solutions: None,
+            verified: false,
+            verifying: None,
             cancelled_by: None,
         }
     }

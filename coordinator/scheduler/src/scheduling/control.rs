@@ -4,6 +4,7 @@ use common::run::{RunId, WorkerId};
 
 use super::{
     Millis, RunIx, Scheduler, TaskIx,
+    leases::LeaseEnd,
     run::{Lifecycle, Run},
 };
 use crate::ledger::{Change, Confirmation, Recheck, RunState, Trust};
@@ -82,8 +83,10 @@ impl Scheduler {
             Command::Cancel => RunState::Cancelled,
         };
         self.changes.extend(self.runs[number].change_to(after));
-        if after == RunState::Cancelled {
-            self.drop_leases(number);
+        match after {
+            RunState::Cancelled => self.drop_leases(number),
+            RunState::Paused => self.return_unstarted(number),
+            _ => {}
         }
         Ok(after)
     }
@@ -132,6 +135,18 @@ impl Scheduler {
         known.drain_requested = true;
         known.draining = true;
         true
+    }
+
+    /// Returns the tasks of a paused run that no thread has started: their workers learn it at their next call.
+    fn return_unstarted(&mut self, run: RunIx) {
+        let in_run = &self.runs[run];
+        let leases = in_run.held().flat_map(|task| {
+            let leases = in_run.leases_of(task).iter();
+            leases.filter(|(_, lease)| !lease.started).map(move |&(worker, _)| (worker, (run, task)))
+        });
+        for (worker, key) in leases.collect::<Vec<_>>() {
+            self.end_lease(worker, key, LeaseEnd::Released);
+        }
     }
 
     /// Ends all leases of a cancelled run, in memory only: the stored state implies it.

@@ -281,7 +281,9 @@ impl Scheduler {
         }
         let in_run = &self.runs[run];
         match in_run.state() {
-            RunState::Running | RunState::Paused => {}
+            RunState::Running => {}
+            RunState::Paused if is_started => {}
+            RunState::Paused => return Err("the run is paused"),
             RunState::Cancelled => return Err("the run is cancelled"),
             RunState::Complete | RunState::Contradicted | RunState::Disputed => {
                 return Err("the run is finished");
