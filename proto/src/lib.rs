@@ -13,6 +13,7 @@ pub mod connect {
     mod endpoint;
     mod join;
     mod options;
+    mod own;
     mod tls;
 
     pub use dial::{ConnectError, dial};
@@ -25,6 +26,7 @@ pub mod connect {
         WorkerSecret, file_of, is_host_port, join_file,
     };
     pub use options::ConnectionOptions;
+    pub use own::claim_folder;
     pub use tls::{
         BadTlsFile, CaHash, Identity, PinnedCa, SERVER_NAME, TrustedCa, install_crypto, names_of,
     };

@@ -27,11 +27,6 @@ pub enum StoreError {
     )]
     ForeignDirectory { dir: PathBuf, found: String },
     #[error(
-        "{folder} belongs to another user, who can read the keys and tokens in it: give another \
-         --data-dir, or take ownership of the folder (chown)", folder = folder.display()
-    )]
-    NotOwn { folder: PathBuf },
-    #[error(
         "{dir} has format {found}, this version supports format {ours}: use the version that \
          created it, or another data directory"
     )]
@@ -92,7 +87,6 @@ impl StoreError {
             }
             Self::Plan(_)
             | Self::ForeignDirectory { .. }
-            | Self::NotOwn { .. }
             | Self::FormatVersion { .. }
             | Self::InUse { .. }
             | Self::Io { .. }
@@ -142,6 +136,8 @@ const EIO: i32 = 5;
 /// Returns advice about an error of the operating system.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
+        // An error of this program, which gives its own advice.
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => "",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; make it readable and writable for this user, or use another data directory"
         }

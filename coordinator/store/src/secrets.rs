@@ -56,7 +56,7 @@ impl SecretStore {
     /// Makes the folder private. A database has its own access rights.
     pub fn claim(&self) -> Result<(), StoreError> {
         match &self.0 {
-            Place::Folder(folder) => files::claim_private_folder(folder),
+            Place::Folder(folder) => files::claim_folder(folder),
             #[cfg(feature = "postgres")]
             Place::Database(_) => Ok(()),
         }

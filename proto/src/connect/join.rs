@@ -194,7 +194,7 @@ fn disarmor(prefix: &str, text: &str) -> Option<Vec<u8>> {
 #[cfg(unix)]
 fn not_own(metadata: &fs::Metadata) -> Option<&'static str> {
     use std::os::unix::fs::MetadataExt as _;
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
+    if super::own::is_foreign(metadata) {
         return Some("belongs to another user");
     }
     (metadata.mode() & 0o022 != 0).then_some("can be written by other users")

@@ -22,6 +22,7 @@ use std::{
 };
 
 use common::run::Partial;
+use proto::connect::claim_folder;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 pub(crate) use identity::Identity;
@@ -42,7 +43,7 @@ pub enum SpoolError {
     InUse(PathBuf),
     #[error(
         "spool directory {}: {error}; it keeps results that the coordinator has not acknowledged: give \
-         a writable directory with --spool",
+         a directory that only this user can write with --spool",
         path.display()
     )]
     Unusable { path: PathBuf, error: io::Error },
@@ -98,7 +99,11 @@ pub(crate) fn open(choice: &SpoolChoice, name: &str) -> Result<Option<Spool>, Sp
     match choice {
         SpoolChoice::Memory => Ok(None),
         SpoolChoice::Directory(directory) => Spool::open(directory).map(Some),
-        SpoolChoice::Default => open_free(&default_base(), name).map(Some),
+        SpoolChoice::Default => {
+            let base = default_base();
+            claim_folder(&base).map_err(SpoolError::unusable(&base))?;
+            open_free(&base, name).map(Some)
+        }
     }
 }
 
@@ -128,7 +133,7 @@ impl Spool {
     /// Drops torn or damaged lines, whose tasks will be counted again.
     pub(crate) fn open(directory: &Path) -> Result<Self, SpoolError> {
         let unusable = SpoolError::unusable(directory);
-        fs::create_dir_all(directory).map_err(unusable)?;
+        claim_folder(directory).map_err(unusable)?;
         let lock = File::create(directory.join(LOCK)).map_err(unusable)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => SpoolError::InUse(directory.to_owned()),

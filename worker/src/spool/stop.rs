@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use proto::connect::claim_folder;
 use tokio::{
     task::spawn_blocking,
     time::{Instant, interval, sleep},
@@ -60,6 +61,11 @@ pub async fn stop(spool: Option<PathBuf>, name: Option<&str>) -> Result<Vec<Path
         Some(directory) => StopError::None(directory.clone()),
         None => StopError::NoneBelow(super::absolute(&base)),
     };
+    let owned = spool.as_ref().unwrap_or(&base);
+    if owned.exists() {
+        // A link in the place of a stop file would be followed.
+        claim_folder(owned).map_err(SpoolError::unusable(owned))?;
+    }
     let named = spool.or_else(|| Some(base.join(super::directory_name(name?))));
     let directories = named.map_or_else(|| directories(&base), |directory| vec![directory]);
     let mut stopping = Vec::new();

@@ -36,6 +36,22 @@ fn a_second_worker_is_refused_or_gets_the_next_default_directory() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_planted_spool_is_refused_and_its_links_are_not_followed() {
+    let home = tempfile::tempdir().unwrap();
+    let (spool, victim) = (home.path().join("spool"), home.path().join("victim"));
+    fs::write(&victim, "content").unwrap();
+    for name in ["lock", "outbox.jsonl", "outbox.new", "secret"] {
+        fs::create_dir_all(&spool).unwrap();
+        std::os::unix::fs::symlink(&victim, spool.join(name)).unwrap();
+        let error = Spool::open(&spool).unwrap_err().to_string();
+        assert!(error.contains(&format!("{name} is a link")), "{error}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "content");
+        fs::remove_dir_all(&spool).unwrap();
+    }
+}
+
+#[test]
 fn a_failed_self_test_is_marked_until_the_mark_is_removed() {
     let home = tempfile::tempdir().unwrap();
     let mut mark = FailureMark::of(home.path());

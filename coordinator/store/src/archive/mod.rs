@@ -125,9 +125,9 @@ impl Archive {
     /// Brings the replica up to date.
     fn pass(&mut self, data_files: &DataFiles) -> Result<(), StoreError> {
         let small = small_files(&data_files.dir)?;
-        let runs = small.iter().filter_map(|(name, bytes)| {
-            Some((name.strip_suffix("/manifest.json")?, name, bytes))
-        });
+        let runs = small
+            .iter()
+            .filter_map(|(name, bytes)| Some((name.strip_suffix("/manifest.json")?, name, bytes)));
         for (run, manifest, bytes) in runs {
             if !self.lengths.contains_key(manifest) {
                 self.put(&growing(run, 1), Vec::new())?;
@@ -309,7 +309,7 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
         let what = "not a complete archive of a coordinator: it has no format.json";
         return Err(StoreError::unusable(place, what, "check the path"));
     }
-    fs::create_dir_all(dir).map_err(files::failed("create", dir))?;
+    files::claim_folder(dir)?;
     if !files::entries(dir)?.is_empty() {
         let advice = "give an empty or a new directory";
         return Err(StoreError::unusable(dir.display(), "it is not empty", advice));

@@ -198,7 +198,7 @@ pub(crate) struct Lock(File);
 impl Lock {
     /// Locks a directory that is marked or empty; creates it if it is missing.
     pub(crate) fn exclusive(data_files: &DataFiles) -> Result<Self, StoreError> {
-        fs::create_dir_all(&data_files.dir).map_err(failed("create", &data_files.dir))?;
+        claim_folder(&data_files.dir)?;
         data_files.check()?;
         let path = data_files.dir.join(LOCK);
         let mut file = OpenOptions::new()
@@ -312,22 +312,10 @@ fn create_private_folder(folder: &Path) -> Result<(), StoreError> {
     builder.create(folder).map_err(failed("create", folder))
 }
 
-/// Creates a folder that only this user can read, or makes an existing one private.
-pub(crate) fn claim_private_folder(folder: &Path) -> Result<(), StoreError> {
-    create_private_folder(folder)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-        let metadata = fs::metadata(folder).map_err(failed("read", folder))?;
-        if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(StoreError::NotOwn { folder: folder.to_owned() });
-        }
-        if metadata.mode() & 0o077 != 0 {
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
-                .map_err(failed("protect", folder))?;
-        }
-    }
-    Ok(())
+/// Makes a folder and everything in it this user's own and private; creates a missing folder.
+pub(crate) fn claim_folder(folder: &Path) -> Result<(), StoreError> {
+    let action = if folder.exists() { "use" } else { "create" };
+    proto::connect::claim_folder(folder).map_err(failed(action, folder))
 }
 
 /// The new content of a file, in a temporary file next to it.

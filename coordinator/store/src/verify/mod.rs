@@ -201,6 +201,8 @@ pub fn verify_run(
 
 /// Returns the key that signs a directory's certificates; creates a missing key.
 pub fn signing_key(dir: &Path) -> Result<[u8; 32], StoreError> {
+    // Another user may have planted the key.
+    files::claim_folder(dir)?;
     DataFiles::new(dir).load_or_create_secret(SIGNING_KEY).map(|key| key.0)
 }
 

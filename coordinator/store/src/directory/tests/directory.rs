@@ -175,3 +175,26 @@ fn a_secret_with_a_changed_digit_is_refused() {
     fs::write(&path, &text[..64]).unwrap();
     disk.reopen();
 }
+
+#[test]
+#[cfg(unix)]
+fn a_planted_directory_is_refused_and_its_links_are_not_followed() {
+    let home = tempfile::tempdir().unwrap();
+    let victim = home.path().join("victim");
+    fs::write(&victim, "content").unwrap();
+    for name in ["lock", "format.json", "secret", "signing-key", "runs/0000000000000001"] {
+        let planted = home.path().join(name.replace('/', "-"));
+        drop(DiskStore::open(&planted).unwrap());
+        let path = planted.join(name);
+        let _ = fs::remove_file(&path);
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        let refused = [
+            DiskStore::open(&planted).err().unwrap().to_string(),
+            crate::signing_key(&planted).unwrap_err().to_string(),
+        ];
+        for refused in refused {
+            assert!(refused.contains(&format!("{name} is a link")), "{refused}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "content");
+    }
+}
