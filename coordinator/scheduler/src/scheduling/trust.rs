@@ -1,6 +1,6 @@
 //! Trust in workers: reputation, bars, and the counts of barred machines.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use common::{sync::SyncRequest, text::plural};
 
@@ -28,6 +28,16 @@ const BARRED_MACHINES: usize = 3;
 
 /// Denominator of the least share of barred machines: 3 of 20 do not bar a token.
 const BARRED_PART: usize = 5;
+
+/// Failed self-tests per token and hour that are stored.
+const REPORTS_PER_TOKEN: usize = 100;
+
+const HOUR_S: u32 = 3_600;
+
+/// Returns a suspect time; one without a beginning includes the next hour.
+fn suspected(from_s: u32, until_s: u32) -> RangeInclusive<u32> {
+    from_s..=until_s.saturating_add(if from_s == 0 { HOUR_S } else { 0 })
+}
 
 /// Reputation of a machine, which outlives the processes of worker and coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -233,7 +243,8 @@ impl Scheduler {
                 self.workers.readmit(worker);
             }
             Trust::SelfTestFailed { from_unix_ms } => {
-                self.suspect_windows.push((worker, seconds(Millis(from_unix_ms))..=since_s));
+                let window = suspected(seconds(Millis(from_unix_ms)), since_s);
+                self.suspect_windows.push((worker, window));
             }
             Trust::SelfTestPassed { passed } => {
                 self.workers.raise_stored_self_tests(worker, passed)
@@ -275,19 +286,22 @@ impl Scheduler {
         // The scheduler's time may be ahead of the worker's by one step.
         let reach_ms = window_ms.saturating_add(MAX_STEP_MS);
         let now = self.clock.steady(self.clock.ticks());
-        let window = seconds(Millis(now.0.saturating_sub(reach_ms)))..=seconds(now);
-        self.suspect_windows.push((worker, window.clone()));
+        let mut window = seconds(Millis(now.0.saturating_sub(reach_ms)))..=seconds(now);
+        let is_stored = self.note_suspect_window(worker, &mut window);
         let wall = self.clock.wall(self.clock.ticks());
-        let from_unix_ms = wall.0.saturating_sub(reach_ms);
+        let are_all = *window.start() == 0;
+        let from_unix_ms = if are_all { 0 } else { wall.0.saturating_sub(reach_ms) };
         self.workers.reputation_mut(worker).reset();
         let threads = plural(report.failed_threads, "thread");
-        let what = match window_ms {
+        let what = match are_all {
             // A process whose first self-test fails does not know since when earlier processes were wrong.
-            u64::MAX => "all its counts".to_owned(),
-            _ => format!("its counts of the last {} s", window_ms / 1_000),
+            true => "all its counts".to_owned(),
+            false => format!("its counts of the last {} s", window_ms / 1_000),
         };
         let reason = format!("{threads} failed the self-test: {what} are rechecked");
-        self.note_trust(worker, Trust::SelfTestFailed { from_unix_ms }, &reason);
+        if is_stored {
+            self.note_trust(worker, Trust::SelfTestFailed { from_unix_ms }, &reason);
+        }
         for run in 0..self.runs.len() {
             if self.runs[run].state() != RunState::Cancelled {
                 self.queue_rechecks(run, |_, _, done| {
@@ -296,6 +310,30 @@ impl Scheduler {
                 });
             }
         }
+    }
+
+    /// Notes a suspect time of a worker, and returns whether to store it.
+    /// A caller can report failures in each call. So the second report in an hour makes all counts of a machine
+    /// suspect, and those of the next hour: further reports add nothing. A restart restores the same.
+    fn note_suspect_window(&mut self, worker: WorkerIx, window: &mut RangeInclusive<u32>) -> bool {
+        let now = *window.end();
+        let recent = |of: &RangeInclusive<u32>| of.end().saturating_add(HOUR_S) > now;
+        let recent = self.suspect_windows.iter().filter(|(_, of)| recent(of));
+        let last =
+            recent.clone().filter(|(other, _)| *other == worker).map(|(_, of)| *of.end()).max();
+        if last.is_some_and(|end| end > now) {
+            return false;
+        }
+        let token = self.workers.token(worker);
+        let is_full = recent.filter(|(other, _)| self.workers.token(*other) == token).count()
+            >= REPORTS_PER_TOKEN;
+        if last.is_some() {
+            *window = 0..=now;
+        }
+        if !is_full {
+            self.suspect_windows.push((worker, suspected(*window.start(), now)));
+        }
+        !is_full
     }
 
     /// Stores the number of self-tests that a worker has passed, if it has grown.

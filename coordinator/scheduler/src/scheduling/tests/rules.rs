@@ -490,6 +490,27 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
 }
 
 #[test]
+fn a_machine_makes_two_failed_self_tests_durable_per_hour_and_a_token_a_hundred() {
+    let mut bench = Bench::new(&[]);
+    bench.worker(7).wants = 0.0;
+    let stored = |bench: &mut Bench, id: u128, reports: std::ops::Range<u32>| {
+        let steps = reports.map(|failed| bench.steps(&format!("{id} tests {failed} 1000")));
+        steps.filter(|outcome| outcome.contains("SelfTestFailed")).count()
+    };
+    bench.steps("wait 3700");
+    assert_eq!(stored(&mut bench, 7, 1..200), 2);
+    bench.steps("wait 3700");
+    assert_eq!(stored(&mut bench, 7, 200..400), 1);
+    let others: usize = (8..208)
+        .map(|id| {
+            bench.worker(id).wants = 0.0;
+            stored(&mut bench, id, 1..4)
+        })
+        .sum();
+    assert!((98..=100).contains(&others), "{others}");
+}
+
+#[test]
 fn every_task_has_a_state_on_the_map() {
     let steps = ["die 6 1 2 3 4 5", "6 set threads=3, 6 sync"];
     let mut bench = Bench::after(&[], &steps);
