@@ -28,6 +28,8 @@ pub struct Machine {
 pub struct Crews {
     machine: Machine,
     number: NonZeroU16,
+    /// Bytes with which the largest crew counts at full speed.
+    full: u64,
 }
 
 /// Threads and memory of one crew.
@@ -46,7 +48,11 @@ impl Crews {
     /// If a crew cannot count the plan's tasks in its part of the memory.
     pub fn new(plan: &Plan, machine: Machine) -> Result<Self, SetupError> {
         let needs = PlanNeeds::new(plan);
-        let divided = |number| Self { machine, number };
+        let divided = |number: NonZeroU16| {
+            let largest = machine.threads.get().div_ceil(number.get());
+            let threads = NonZeroU16::new(largest).unwrap_or(NonZeroU16::MIN);
+            Self { machine, number, full: needs.of(threads).full }
+        };
         let fits = |crews: &Self| {
             let crew = crews.crew(0);
             needs.of(crew.threads).whole <= crew.memory_bytes
@@ -70,6 +76,11 @@ impl Crews {
         Ok(crews)
     }
 
+    /// Returns the memory that all crews use together.
+    pub fn memory_bytes(&self) -> u64 {
+        self.crew(0).memory_bytes.saturating_mul(self.number.get().into())
+    }
+
     pub fn number(&self) -> u16 {
         self.number.get()
     }
@@ -84,7 +95,7 @@ impl Crews {
         let threads = total / number + u16::from(index < total % number);
         CrewResources {
             threads: NonZeroU16::new(threads).expect("no more crews than threads"),
-            memory_bytes: self.machine.memory_bytes / u64::from(number),
+            memory_bytes: (self.machine.memory_bytes / u64::from(number)).min(self.full),
         }
     }
 }
@@ -123,7 +134,7 @@ impl PlanNeeds {
             // Method `rows` uses one thread per crew, so each thread should form its own crew.
             None => {
                 let bytes = rows::memory_bytes().saturating_mul(threads.get().into());
-                Needs { least: bytes, whole: bytes }
+                Needs { least: bytes, whole: bytes, full: bytes }
             }
             Some(needs) => needs.of(threads.get().into()),
         }
@@ -180,6 +191,16 @@ mod tests {
             let nine = Machine { crews: NonZeroU16::new(9), ..machine(3, 1 << 40) };
             assert_eq!(Crews::new(&plan, nine).unwrap().number(), 3);
         }
+    }
+
+    #[test]
+    fn a_board_takes_what_it_needs_for_full_speed_and_not_all_memory() {
+        let used = |n, threads| {
+            let plan = plan(n, Layout::Frames);
+            Crews::new(&plan, machine(threads, 1 << 40)).unwrap().memory_bytes()
+        };
+        assert!(used(16, 2) < 64 << 20, "{}", used(16, 2));
+        assert!(used(16, 2) < used(22, 2) && used(22, 2) < 4 << 30, "{}", used(22, 2));
     }
 
     #[test]

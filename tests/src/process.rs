@@ -215,17 +215,11 @@ struct Lines {
 
 impl Process {
     /// Starts a program.
-    ///
-    /// Unless `command` sets a directory for temporary files, the program does not see how much memory
-    /// the workers of other tests have claimed.
     pub fn start(mut command: impl BorrowMut<Command>) -> Self {
         let command = command.borrow_mut();
         let program = Path::new(command.get_program()).file_name().unwrap_or_default();
         let words = [program].into_iter().chain(command.get_args());
         let name = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        if !command.get_envs().any(|(name, _)| name == "TMPDIR") {
-            command.env("TMPDIR", "/dev/null");
-        }
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

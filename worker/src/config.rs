@@ -3,7 +3,7 @@
 use std::{fmt, fs, num::NonZeroU16, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use cli::{
-    memory::MemorySize,
+    memory::{self, MemorySize},
     terminal::StatusBar,
     threads::{self, Threads, TooLittleMemory},
 };
@@ -25,8 +25,6 @@ use crate::availability::Rules;
 pub struct WorkerConfig {
     pub coordinator: Coordinator,
     pub budget: ComputeBudget,
-    /// Message about other workers, if they limit the memory of this one.
-    pub others: Option<String>,
     pub name: String,
     pub spool: SpoolChoice,
     /// Identity of a worker in its coordinator's process.
@@ -78,6 +76,18 @@ impl ComputeBudget {
     /// Divides the threads into crews for tasks of `plan`.
     pub fn crews(&self, plan: &Plan) -> Result<Crews, TooLittleMemory> {
         threads::crews(plan, self.memory, self.threads, self.crews)
+    }
+
+    /// Reserves memory for tasks of `plan`, and divides the threads into as many crews as it allows.
+    pub(crate) fn reserved_crews(&self, plan: &Plan) -> Result<Crews, TooLittleMemory> {
+        let crews = self.crews(plan)?;
+        let wanted = crews.memory_bytes();
+        match memory::reserve(wanted) {
+            given if given < wanted => {
+                Self { memory: MemorySize::at_least(given), ..*self }.crews(plan)
+            }
+            _ => Ok(crews),
+        }
     }
 
     /// Checks that the memory suffices for at least one board.

@@ -153,10 +153,6 @@ fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spoo
         plural(info.threads, "thread"),
         MemorySize::at_least(info.memory_bytes_per_thread),
     );
-    if let Some(others) = &config.others {
-        let memory = config.budget.memory;
-        tracing::info!("{others}; this one uses {memory} of the rest (--memory changes it)");
-    }
     if let Some(timeout) = config.idle_timeout {
         tracing::info!(
             "exits after {} without work, once it has counted and all runs are finished (--idle-timeout; 0: \

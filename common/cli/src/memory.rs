@@ -1,24 +1,19 @@
-//! Memory sizes, available memory, and memory claimed by this machine's workers.
+//! Memory sizes, available memory, and memory reserved for counts.
 //!
-//! A new worker uses memory that no other worker has claimed. A file of this user in the temporary
-//! directory has an entry per worker. Without the file, a worker uses the memory that is free when it
-//! starts, although others may have claimed and not yet allocated it.
+//! Free memory that two processes see at the same moment is the same memory. So a process that needs much of
+//! it takes it in small steps, and looks at what is left before each step.
 
 use std::{
-    fmt,
-    fs::{self, File, OpenOptions},
-    io::{self, Read as _, Seek as _, Write as _},
-    path::PathBuf,
-    process,
+    fmt, fs,
     str::FromStr,
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
 use bytesize::ByteSize;
-use common::text::{NAME_BYTES, plural};
-use serde::{Deserialize, Serialize};
-use sysinfo::{MemoryRefreshKind, Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System};
+use common::text::NAME_BYTES;
+use sysinfo::{MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, System};
 
 /// A memory size in bytes, at least 1.
 ///
@@ -89,17 +84,12 @@ impl MemorySize {
         AvailableMemory::of_this_process().quarter()
     }
 
-    /// Returns the default for counting: 80 % of the free memory that is not claimed.
+    /// Returns the default limit for counting: 80 % of the free memory.
     ///
     /// The machine and the control group limit the free memory. If unknown, the result is 1 GiB.
     pub fn of_this_machine() -> Self {
-        Self::of_free(Taken::by_others())
-    }
-
-    /// Returns the default for counting, given the claims of other workers.
-    pub(crate) fn of_free(taken: Taken) -> Self {
-        let free = AvailableMemory::of_this_process().free(taken).unwrap_or(5 << 28);
-        Self((free / 5 * 4).max(1))
+        let free = AvailableMemory::of_this_process().free().unwrap_or(5 << 28);
+        Self((free - free / FREE_PART).max(1))
     }
 }
 
@@ -135,12 +125,10 @@ impl AvailableMemory {
         }
     }
 
-    /// Returns the free memory that is not claimed.
-    fn free(self, taken: Taken) -> Option<u64> {
-        let machine = self.machine.map(|(_, free)| free.saturating_sub(taken.machine));
-        let group = self.group.map(|(_, free)| free.saturating_sub(taken.group));
-        let process = self.process.map(|(_, free)| free);
-        machine.into_iter().chain(group).chain(process).min()
+    /// Returns the free memory.
+    fn free(self) -> Option<u64> {
+        let all = [self.machine, self.group, self.process];
+        all.into_iter().flatten().map(|(_, free)| free).min()
     }
 
     /// Returns a quarter of the total, at most 1 GiB; if unknown, a quarter of 1 GiB.
@@ -222,194 +210,119 @@ impl fmt::Display for MemorySize {
     }
 }
 
-/// A worker of this machine and its memory limit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Claim {
-    process: u32,
-    /// Start time (see [`started`]); makes the process number unique.
-    started: u64,
-    name: String,
-    memory_bytes: u64,
+/// Divisor of the free memory: the part that a count leaves to others.
+const FREE_PART: u64 = 5;
+
+/// Bytes that are left in any case.
+const MIN_LEFT: u64 = 16 * STEP;
+
+/// Bytes that a process takes at a time.
+const STEP: u64 = 16 << 20;
+
+/// The least bytes that are reserved: smaller counts cannot exhaust a machine.
+const LARGE: u64 = 4 * STEP;
+
+/// Interval at which reserved memory is exchanged for that of counts.
+const EXCHANGE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Memory that this process holds until its counts allocate as much.
+#[derive(Debug)]
+struct Reserve {
+    /// The process's memory before its first reservation.
+    before: Option<u64>,
+    wanted: u64,
+    steps: Vec<Vec<u8>>,
+    exchanging: bool,
 }
 
-/// Name and memory of a worker that shares its machine with others.
-#[derive(Clone, Debug)]
-pub struct Claimed {
-    /// The requested name, or the machine's with an unused number.
-    pub name: String,
-    /// The requested or the default memory.
-    pub memory: MemorySize,
-    /// Other workers, if they reduce the default.
-    pub others: Option<String>,
+static RESERVE: Mutex<Reserve> =
+    Mutex::new(Reserve { before: None, wanted: 0, steps: Vec::new(), exchanging: false });
+
+fn reserve_of_process() -> MutexGuard<'static, Reserve> {
+    RESERVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Claims memory and a name for a worker of this process.
+/// Reserves memory for counts that use up to `wanted` bytes together; returns how much they may use.
 ///
-/// The defaults are 80 % of the free memory that is not claimed, and `host`, numbered if it is taken.
-pub fn claim(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> Claimed {
-    let without_file = |_: io::Error| Claimed {
-        name: name.unwrap_or(host).to_owned(),
-        memory: memory.unwrap_or_else(|| MemorySize::of_free(Taken::default())),
-        others: None,
-    };
-    try_claim(name, host, memory).unwrap_or_else(without_file)
-}
-
-/// Memory that other workers have claimed and not allocated yet, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// Bytes on the whole machine.
-    pub(crate) machine: u64,
-    /// The part of these bytes in the control group of this process.
-    pub(crate) group: u64,
-}
-
-impl Taken {
-    pub(crate) fn by_others() -> Self {
-        let read = locked().and_then(|mut file| read(&mut file));
-        read.ok()
-            .and_then(|claims| active(&claims))
-            .map_or_else(Self::default, |active| active.taken)
-    }
-}
-
-fn try_claim(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> io::Result<Claimed> {
-    let mut file = locked()?;
-    let ActiveClaims { mut claims, taken, started } =
-        active(&read(&mut file)?).ok_or(io::ErrorKind::Unsupported)?;
-    let is_free = |name: &String| claims.iter().all(|other| other.name != *name);
-    let name = match name {
-        Some(name) => name.to_owned(),
-        None => {
-            (1..=u32::MAX).map(|number| numbered(host, number)).find(is_free).unwrap_or_default()
-        }
-    };
-    let others = (memory.is_none() && taken.machine > 0).then(|| describe(&claims));
-    let memory = memory.unwrap_or_else(|| MemorySize::of_free(taken));
-    let claimed = Claimed { name, memory, others };
-    claims.push(Claim {
-        process: process::id(),
-        started,
-        name: claimed.name.clone(),
-        memory_bytes: memory.bytes(),
+/// It is less if the process would leave less than a fifth of the free memory to others. What other
+/// processes reserve meanwhile is not free.
+pub fn reserve(wanted: u64) -> u64 {
+    let Some(resident) = resident().filter(|_| wanted >= LARGE) else { return wanted };
+    let mut reserve = reserve_of_process();
+    let before = *reserve.before.get_or_insert(resident);
+    let held = || self::resident().unwrap_or(u64::MAX).saturating_sub(before);
+    let free = || AvailableMemory::of_this_process().free();
+    let given = take_steps(wanted, held, free, || {
+        // Written, because the system hands out memory when it is first written.
+        reserve.steps.push(vec![1; usize::try_from(STEP).unwrap_or(usize::MAX)]);
     });
-    let text = serde_json::to_vec(&claims)?;
-    file.rewind()?;
-    file.write_all(&text)?;
-    file.set_len(text.len() as u64)?;
-    Ok(claimed)
-}
-
-fn describe(claims: &[Claim]) -> String {
-    let bytes = claims.iter().map(|claim| claim.memory_bytes).fold(0, u64::saturating_add);
-    let names: Vec<_> = claims.iter().take(3).map(|claim| claim.name.as_str()).collect();
-    let more = if claims.len() > names.len() { ", …" } else { "" };
-    format!(
-        "{} on this machine ({}{more}) may use {}",
-        plural(claims.len(), "other worker"),
-        names.join(", "),
-        MemorySize::at_least(bytes)
-    )
-}
-
-/// Claims of other processes that are still running.
-struct ActiveClaims {
-    claims: Vec<Claim>,
-    taken: Taken,
-    /// Start time of this process.
-    started: u64,
-}
-
-/// Returns claims of running processes; `None` if the system does not list them.
-fn active(claims: &[Claim]) -> Option<ActiveClaims> {
-    let own = process::id();
-    let pids = claims.iter().map(|claim| claim.process).chain([own]);
-    let pids: Vec<_> = pids.map(Pid::from_u32).collect();
-    let mut system = System::new().ok()?;
-    let fields = ProcessRefreshKind::nothing().with_memory();
-    system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, fields);
-    let process = |number| system.process(Pid::from_u32(number));
-    let group = |process: u32| fs::read_to_string(format!("/proc/{process}/cgroup")).ok();
-    let own_group = group(own);
-    let started_at = started(process(own)?);
-    let mut active =
-        ActiveClaims { claims: Vec::new(), taken: Taken::default(), started: started_at };
-    for claim in claims.iter().filter(|claim| claim.process != own) {
-        if let Some(process) = process(claim.process)
-            && started(process) == claim.started
-        {
-            let unused = claim.memory_bytes.saturating_sub(process.memory());
-            active.taken.machine = active.taken.machine.saturating_add(unused);
-            if own_group.is_some() && group(claim.process) == own_group {
-                active.taken.group = active.taken.group.saturating_add(unused);
-            }
-            active.claims.push(claim.clone());
+    reserve.wanted = given;
+    if !reserve.exchanging && !reserve.steps.is_empty() {
+        reserve.exchanging =
+            thread::Builder::new().name("memory".to_owned()).spawn(exchange).is_ok();
+        if !reserve.exchanging {
+            reserve.steps.clear();
         }
     }
-    Some(active)
+    given
 }
 
-/// Returns a process's start time in seconds since 1970; on Linux since boot, because there the time since
-/// 1970 changes when the clock is set.
-fn started(process: &Process) -> u64 {
-    let origin = if cfg!(target_os = "linux") { System::boot_time() } else { Ok(0) };
-    process.start_time().saturating_sub(origin.unwrap_or(0))
+/// Frees what is still reserved.
+pub fn end_reservation() {
+    reserve_of_process().steps.clear();
 }
 
-/// Returns the claims in the file; none if it is invalid.
-fn read(file: &mut File) -> io::Result<Vec<Claim>> {
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    Ok(serde_json::from_str(&text).unwrap_or_default())
+/// Frees reserved memory as the process allocates other memory, until none is left.
+fn exchange() {
+    loop {
+        thread::sleep(EXCHANGE_INTERVAL);
+        let mut reserve = reserve_of_process();
+        let most = reserve.before.unwrap_or(0).saturating_add(reserve.wanted);
+        let excess = resident().unwrap_or(u64::MAX).saturating_sub(most);
+        let steps = usize::try_from(excess.div_ceil(STEP)).unwrap_or(usize::MAX);
+        let remaining = reserve.steps.len().saturating_sub(steps);
+        reserve.steps.truncate(remaining);
+        if reserve.steps.is_empty() {
+            reserve.exchanging = false;
+            return;
+        }
+    }
+}
+
+/// Takes steps until the process holds `wanted` bytes, or would leave too little; returns the bytes.
+fn take_steps(
+    wanted: u64,
+    held: impl Fn() -> u64,
+    free: impl Fn() -> Option<u64>,
+    mut take: impl FnMut(),
+) -> u64 {
+    // Several processes may take a step of the same memory before they see each other.
+    let Some(left) = free().map(|free| (free / FREE_PART).max(MIN_LEFT)) else { return wanted };
+    loop {
+        let held = held();
+        if held >= wanted {
+            return wanted;
+        }
+        if free().is_none_or(|free| free < left.saturating_add(STEP)) {
+            return held;
+        }
+        take();
+    }
+}
+
+/// Returns the resident memory of this process in bytes, if known.
+fn resident() -> Option<u64> {
+    let mut system = System::new().ok()?;
+    let pid = sysinfo::get_current_pid().ok()?;
+    let fields = ProcessRefreshKind::nothing().with_memory();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), true, fields);
+    Some(system.process(pid)?.memory())
 }
 
 /// Returns `name`, `name-2`, …, truncated to the maximum length.
 pub fn numbered(name: &str, number: u32) -> String {
     let end = if number == 1 { String::new() } else { format!("-{number}") };
     format!("{}{end}", &name[..name.floor_char_boundary(NAME_BYTES - end.len())])
-}
-
-/// Opens the claims file, locked until it is closed; workers hold it only briefly.
-fn locked() -> io::Result<File> {
-    const ATTEMPTS: u32 = 100;
-    const PAUSE: Duration = Duration::from_millis(10);
-    let path = directory()?.join("claims.json");
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-    for _ in 0..ATTEMPTS {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) => thread::sleep(PAUSE),
-            Err(fs::TryLockError::Error(error)) => return Err(error),
-        }
-    }
-    Err(io::ErrorKind::TimedOut.into())
-}
-
-/// Returns a directory that only this user can write.
-#[cfg(unix)]
-fn directory() -> io::Result<PathBuf> {
-    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-
-    let user = rustix::process::geteuid().as_raw();
-    let directory = std::env::temp_dir().join(format!("queens-workers-{user}"));
-    match fs::DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    // An existing directory may belong to another user.
-    let metadata = fs::symlink_metadata(&directory)?;
-    match metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
-        true => Ok(directory),
-        false => Err(io::ErrorKind::PermissionDenied.into()),
-    }
-}
-
-/// Returns a directory in the temporary directory, which is separate for each user.
-#[cfg(not(unix))]
-fn directory() -> io::Result<PathBuf> {
-    let directory = std::env::temp_dir().join("queens-workers");
-    fs::create_dir_all(&directory)?;
-    Ok(directory)
 }
 
 #[cfg(test)]
@@ -482,22 +395,70 @@ mod tests {
             "'5GiB' is more than this process may use: its control group has 4.0 GiB"
         );
         assert_eq!(available.check(MemorySize(4 << 30), "4GiB"), Ok(()));
-        assert_eq!(available.free(Taken::default()), Some(3 << 30));
-        let taken = |machine: u64, group: u64| Taken { machine: machine << 30, group: group << 30 };
-        assert_eq!(available.free(taken(18, 0)), Some(2 << 30));
-        assert_eq!(available.free(taken(2, 2)), Some(1 << 30));
-        assert_eq!(available.free(taken(30, 0)), Some(0));
+        assert_eq!(available.free(), Some(3 << 30));
         let limited = AvailableMemory { process: Some((3 << 30, 1 << 30)), ..available };
         let error = limited.check(MemorySize(5 << 30), "5GiB").unwrap_err();
         assert!(error.to_string().contains("(ulimit -v) has 3.0 GiB"), "{error}");
-        assert_eq!(limited.free(Taken::default()), Some(1 << 30));
+        assert_eq!(limited.free(), Some(1 << 30));
         assert_eq!(limited.quarter(), MemorySize(768 << 20));
         let alone = AvailableMemory { group: None, ..available };
         let error = alone.check(MemorySize(100 << 40), "100TiB").unwrap_err();
         assert!(error.to_string().contains("this machine has 32.0 GiB"), "{error}");
-        assert_eq!(alone.free(Taken::default()), Some(20 << 30));
-        assert_eq!(AvailableMemory::default().free(taken(1, 1)), None);
+        assert_eq!(alone.free(), Some(20 << 30));
+        assert_eq!(AvailableMemory::default().free(), None);
         assert_eq!(AvailableMemory::default().check(MemorySize(1 << 50), "1024TiB"), Ok(()));
+    }
+
+    /// A machine's free memory, and the bytes that processes get which reserve at the same moment.
+    fn reserved_at_once(free: u64, wanted: &[u64]) -> (u64, Vec<u64>) {
+        use std::sync::{
+            Barrier,
+            atomic::{AtomicU64, Ordering::SeqCst},
+        };
+        let (free, start) = (AtomicU64::new(free), Barrier::new(wanted.len()));
+        let given = thread::scope(|scope| {
+            let processes: Vec<_> = wanted
+                .iter()
+                .map(|&wanted| {
+                    let (free, start, held) = (&free, &start, AtomicU64::new(0));
+                    scope.spawn(move || {
+                        start.wait();
+                        let take = || {
+                            held.fetch_add(STEP, SeqCst);
+                            free.fetch_sub(STEP, SeqCst);
+                        };
+                        take_steps(wanted, || held.load(SeqCst), || Some(free.load(SeqCst)), take)
+                    })
+                })
+                .collect();
+            processes.into_iter().map(|process| process.join().unwrap()).collect()
+        });
+        (free.into_inner(), given)
+    }
+
+    #[test]
+    fn processes_that_reserve_at_the_same_moment_do_not_overcommit() {
+        const FREE: u64 = 20 << 30;
+        for number in [1, 2, 6] {
+            let (left, given) = reserved_at_once(FREE, &vec![16 << 30; number]);
+            assert_eq!(left + given.iter().sum::<u64>(), FREE, "all that is used was free");
+            // Each may take a step after another saw the same memory.
+            assert!(left + number as u64 * STEP >= MIN_LEFT, "{left}: {given:?}");
+            assert!(given.iter().any(|given| *given > 0), "{given:?}");
+        }
+        // Processes that need little get it.
+        assert_eq!(reserved_at_once(FREE, &[1 << 30; 6]).1, [1 << 30; 6]);
+    }
+
+    #[test]
+    fn reserved_memory_is_resident_until_it_ends() {
+        let held = || reserve_of_process().steps.len() as u64 * STEP;
+        let given = reserve(LARGE);
+        assert!(given <= LARGE && held() <= LARGE + STEP, "{given}");
+        end_reservation();
+        assert_eq!(held(), 0);
+        assert_eq!(reserve(LARGE - 1), LARGE - 1, "small counts need none");
+        assert_eq!(held(), 0);
     }
 
     #[test]

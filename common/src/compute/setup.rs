@@ -148,4 +148,6 @@ pub struct Needs {
     pub least: u64,
     /// Enough to hold the lists of typical tasks whole.
     pub whole: u64,
+    /// More than this makes no count faster.
+    pub full: u64,
 }

@@ -95,7 +95,7 @@ impl Budget {
     /// If not even the smallest pieces fit.
     pub(super) fn new(given: u64, division: &Division, threads: usize) -> Result<Self, SetupError> {
         let needs = FrameNeeds::new(division);
-        let Needs { least, whole } = needs.of(threads);
+        let Needs { least, whole, .. } = needs.of(threads);
         if given < least {
             return Err(SetupError::Memory { given, least });
         }
@@ -177,7 +177,13 @@ impl FrameNeeds {
         let whole = typical.map_or(0, |need| need.equal(self.typical.keys, 2, threads));
         // With more than the minimum, threads also gather more.
         let whole = whole + whole / GATHERED_PART;
-        Needs { least, whole: whole.max(least) }
+        let whole = whole.max(least);
+        // The spare memory of the largest cache, and that of the longest held lists.
+        let held = match threads == 1 && self.typical.keys > HJoin::SHORT_LIST / 4 {
+            true => HELD_PART * HELD_BYTES * (HJoin::MAX_HELD - HJoin::SHORT_LIST) as u64,
+            false => 0,
+        };
+        Needs { least, whole, full: CACHE_PART * whole + held }
     }
 }
 

@@ -11,7 +11,7 @@ use cli::{
     duration::task_cost,
     environment::{self, FlagDependency},
     exit::BadUsage,
-    memory::{Claimed, MemorySize, claim},
+    memory::MemorySize,
     terminal::{LogFormat, TerminalOptions},
     threads::{Threads, TooLittleMemory, crews, machine},
 };
@@ -299,12 +299,15 @@ impl Options {
 
     /// Returns the configuration of a local worker that calls the driver with `calls`.
     pub(super) fn local_worker(&self, calls: InProcess, kernel: Kernel) -> WorkerConfig {
-        let Claimed { name, memory, .. } = claim(Some("local"), "local", self.memory);
         WorkerConfig {
             coordinator: Coordinator::InProcess(calls),
-            budget: ComputeBudget { threads: self.threads(), memory, crews: None, kernel },
-            others: None,
-            name,
+            budget: ComputeBudget {
+                threads: self.threads(),
+                memory: self.memory(),
+                crews: None,
+                kernel,
+            },
+            name: "local".to_owned(),
             // The worker exits with the coordinator, which has stored every acknowledged result.
             spool: SpoolChoice::Memory,
             id: LOCAL_WORKER,

@@ -363,30 +363,29 @@ fn results_fit_a_terminal_of_the_usual_width() {
 }
 
 #[test]
-#[cfg(unix)]
-fn a_second_worker_on_a_machine_uses_the_remaining_memory_and_another_name() {
+fn workers_on_a_machine_get_different_names_and_all_can_count() {
     let dir = tempfile::tempdir().unwrap();
-    let launch = |spool: &str, arguments: &str| {
-        let mut command = serve(arguments, &dir.path().join(spool));
-        start(command.env("TMPDIR", dir.path()))
+    let launch = |arguments: &str| {
+        let coordinator = "--coordinator http://127.0.0.1:1 --drain-after 1m --threads 1";
+        let mut command = worker(&format!("{coordinator} {arguments}"));
+        start(command.env("XDG_STATE_HOME", dir.path()))
     };
-    let (first, line) = launch("first", "--idle-timeout 90s");
+    let (first, line) = launch("--idle-timeout 90s");
     let host = line.split('\'').nth(1).unwrap();
     first.stderr_line("exits after 1m30s without work");
-    let (second, named) = launch("second", "");
-    assert!(named.contains(&format!("'{host}-2'")), "{named}");
-    let others = second.stderr_line("other worker");
-    assert!(
-        others.contains(&format!("1 other worker on this machine ({host}) may use ")),
-        "{others}"
-    );
-    assert!(others.contains("--memory changes it"), "{others}");
-    // A given name and given memory do not change.
-    let (third, named) = launch("third", "--name rack-7 --memory 64MiB");
-    assert!(named.contains("'rack-7'") && named.contains("64.0 MiB each"), "{named}");
-    drop((first, second, third));
-    // Workers that have exited claim no memory.
-    let (last, named) = launch("first", "");
-    assert!(named.contains(&format!("'{host}'")), "{named}");
-    assert!(last.stderr_line("exits after").contains(" 5m "));
+    let others: Vec<_> = (2..=6)
+        .map(|number| {
+            let (process, line) = launch("");
+            assert!(line.contains(&format!("'{host}-{number}'")), "{line}");
+            process
+        })
+        .collect();
+    // Workers that do not count take no memory from others.
+    let report = run("count --n 12 --json").json();
+    assert_eq!(report["solutions"], "14200");
+    let (named, line) = launch("--name rack-7 --memory 64MiB");
+    assert!(line.contains("'rack-7'") && line.contains("64.0 MiB each"), "{line}");
+    drop((first, others, named));
+    let (_last, line) = launch("");
+    assert!(line.contains(&format!("'{host}'")), "{line}");
 }

@@ -111,8 +111,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Name of the worker: 1 to 64 letters, digits, '.', '_' and '-' [default: the host name, with a
-    /// number if this machine has another worker].
+    /// Name of the worker: 1 to 64 letters, digits, '.', '_' and '-' [default: the host name, with the
+    /// number of the default spool directory].
     #[arg(long, value_parser = worker_name)]
     pub(crate) name: Option<String>,
     /// Directory for results that are not yet acknowledged [default: a directory of the worker's name
@@ -150,8 +150,8 @@ pub(crate) struct Resources {
     /// Number of counting threads [default: all CPUs, with those of SMT].
     #[arg(long)]
     pub(crate) threads: Option<Threads>,
-    /// Memory limit for all threads together, such as 8GiB or 1.5G [default: 80 % of the free memory
-    /// that no other worker has claimed].
+    /// Memory limit for all threads together, such as 8GiB or 1.5G [default: 80 % of the free
+    /// memory]. A board takes what it needs for full speed, and leaves a fifth of the free memory.
     #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option)]
     pub(crate) memory: Option<MemorySize>,
     /// Number of crews (groups of threads that share one task and its memory) [default: as many as the
@@ -166,13 +166,9 @@ pub(crate) struct Resources {
 impl Resources {
     /// Fills in missing options with the free resources of this machine.
     pub(crate) fn budget(&self) -> ComputeBudget {
-        self.with_memory(self.memory.unwrap_or_else(MemorySize::of_this_machine))
-    }
-
-    pub(crate) fn with_memory(&self, memory: MemorySize) -> ComputeBudget {
         ComputeBudget {
             threads: self.threads.unwrap_or_else(Threads::of_this_machine),
-            memory,
+            memory: self.memory.unwrap_or_else(MemorySize::of_this_machine),
             crews: self.crews,
             kernel: self.kernel,
         }

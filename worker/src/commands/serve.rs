@@ -8,7 +8,6 @@ use std::{
 
 use cli::{
     exit::{Exit, Signal, Signals},
-    memory::{Claimed, claim},
     priority,
     terminal::{StatusBar, TerminalOptions, eprint_line, start_log},
     threads::{default_name, host_name},
@@ -50,14 +49,10 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
         }
         _ => error.to_string(),
     })?;
-    let Claimed { name, memory, others } =
-        claim(arguments.name.as_deref(), &default_name(&host_name()), arguments.resources.memory);
-    let budget = arguments.resources.with_memory(memory);
     let config = WorkerConfig {
         coordinator: Coordinator::Remote(coordinator),
-        budget,
-        others,
-        name,
+        budget: arguments.resources.budget(),
+        name: arguments.name.clone().unwrap_or_else(|| default_name(&host_name())),
         spool: arguments.spool.clone().map_or(SpoolChoice::Default, SpoolChoice::Directory),
         id: WorkerId(0),
         drain_limit: arguments.drain_limit,
@@ -65,10 +60,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
         rules: arguments.rules.clone(),
         status_bar: None,
     };
-    config.budget.check_memory().map_err(|error| match &config.others {
-        Some(others) => format!("{error}; {others}"),
-        None => error.to_string(),
-    })?;
+    config.budget.check_memory().map_err(|error| error.to_string())?;
     Ok(config)
 }
 

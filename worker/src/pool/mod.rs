@@ -19,7 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cli::threads::TooLittleMemory;
+use cli::{
+    memory::{MemorySize, end_reservation},
+    threads::TooLittleMemory,
+};
 use common::{
     count::{CountError, Counter, CounterConfig, Orientation, ProgressSink, SetupError},
     crew_layout::{CrewResources, Crews},
@@ -82,6 +85,8 @@ struct Queue {
     closed: bool,
     /// Crews for the plans of the waiting and the most recent jobs.
     crews: HashMap<PlanHash, Result<Crews, TooLittleMemory>>,
+    /// Whether a thread makes the crews of the first waiting job.
+    is_dividing: bool,
     /// Number of threads that count, leaders and members.
     busy: u32,
     /// Threads that failed their self-test.
@@ -110,6 +115,13 @@ enum Next {
 struct NotLeader;
 
 impl Queue {
+    /// Returns the plan of the first waiting job, unless it has crews or gets them.
+    fn undivided(&self) -> Option<Plan> {
+        let plan = &self.waiting.front()?.work.plan;
+        let has_crews = self.is_dividing || self.crews.contains_key(&plan.hash());
+        (!has_crews).then(|| plan.clone())
+    }
+
     /// Returns the crew that thread `index` leads, if enough threads are idle.
     fn crew(
         &self,
@@ -129,10 +141,12 @@ impl Queue {
                 }
             }
             // The counter returns the error.
-            Some(Err(_)) | None => CrewResources {
+            Some(Err(too_little)) => CrewResources {
                 threads: std::num::NonZeroU16::MIN,
-                memory_bytes: budget.memory_bytes_per_thread(),
+                memory_bytes: too_little.given.bytes() / u64::from(budget.threads.get()),
             },
+            // Another thread makes them.
+            None => return Err(NotLeader),
         };
         let enough = self.busy + u32::from(crew.threads.get()) <= budget.threads.get();
         Ok(enough.then_some(crew))
@@ -176,6 +190,15 @@ impl Shared {
         let mut queue = lock(&self.queue);
         let mut since = None;
         loop {
+            if let Some(plan) = queue.undivided() {
+                queue.is_dividing = true;
+                drop(queue);
+                let crews = self.divide(&plan);
+                queue = lock(&self.queue);
+                queue.is_dividing = false;
+                queue.crews.insert(plan.hash(), crews);
+                self.changed.notify_all();
+            }
             match queue.crew(index, &self.budget) {
                 Ok(Some(crew)) => {
                     let job = queue.waiting.pop_front().expect("there is a crew for it");
@@ -188,6 +211,11 @@ impl Shared {
                 Ok(None) | Err(NotLeader) => {
                     let idle = since.get_or_insert_with(Instant::now).elapsed();
                     if has_counters && idle >= KEEP_COUNTERS {
+                        if queue.busy == 0 && queue.waiting.is_empty() {
+                            // The next task finds other memory.
+                            queue.crews.clear();
+                            end_reservation();
+                        }
                         return Next::FreeCounters;
                     }
                     let woken = self.changed.wait_timeout(queue, KEEP_COUNTERS);
@@ -195,6 +223,20 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Reserves memory for tasks of a plan, and divides the threads into crews.
+    fn divide(&self, plan: &Plan) -> Result<Crews, TooLittleMemory> {
+        let budget = &self.budget;
+        let crews = budget.reserved_crews(plan)?;
+        let (spec, threads) = (plan.spec(), plural(budget.threads.get(), "thread"));
+        tracing::info!(
+            "N = {} by method {}: {threads}, {}: {crews}",
+            spec.board,
+            spec.layout.method(),
+            MemorySize::at_least(crews.memory_bytes())
+        );
+        Ok(crews)
     }
 
     /// Frees the threads of a crew that finished its job.
@@ -235,23 +277,12 @@ impl Pool {
 
     /// Appends jobs to the queue.
     pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Arc<Job>>) {
-        let budget = &self.shared.budget;
         let mut queue = lock(&self.shared.queue);
-        for job in jobs {
-            let plan = &job.work.plan;
-            queue.crews.entry(plan.hash()).or_insert_with(|| {
-                let crews = budget.crews(plan)?;
-                let (spec, threads) = (plan.spec(), plural(budget.threads.get(), "thread"));
-                tracing::info!(
-                    "N = {} by method {}: {threads}, {}: {crews}",
-                    spec.board,
-                    spec.layout.method(),
-                    budget.memory
-                );
-                Ok(crews)
-            });
-            queue.waiting.push_back(job);
+        if queue.waiting.is_empty() {
+            // Memory that was missing may be free by now.
+            queue.crews.retain(|_, crews| crews.is_ok());
         }
+        queue.waiting.extend(jobs);
         if queue.crews.len() > MAX_PLANS {
             let Queue { waiting, crews, .. } = &mut *queue;
             crews.retain(|plan, _| waiting.iter().any(|job| job.work.plan.hash() == *plan));

@@ -162,7 +162,7 @@ fn a_plan_that_cannot_be_set_up_fails_each_of_its_jobs() {
         let Outcome::Failed(Failure::Setup(SetupError::Memory { given, .. })) = outcome else {
             panic!("{outcome:?}");
         };
-        assert_eq!(given, 1 << 24);
+        assert_eq!(given, budget(1).crews(&plan(10)).unwrap().memory_bytes());
     }
 }
 
@@ -197,7 +197,8 @@ fn crews_share_threads_and_memory_and_no_other_thread_counts() {
     // The remaining three threads lead no crew, so the third job waits.
     assert_eq!(bench.pool.waiting(), 1);
     setups.sort_unstable();
-    assert_eq!(setups, [(2, 4 << 20), (3, 4 << 20)]);
+    let each = crews.crews(&plan(10)).unwrap().memory_bytes() / 2;
+    assert_eq!(setups, [(2, each), (3, each)]);
     jobs[0].cancel();
     started.recv().unwrap();
     assert_eq!(bench.pool.waiting(), 0);
