@@ -46,8 +46,7 @@ const ACTIVE: &str = "journal.jsonl";
 struct Archive {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
-    /// The name of the place in errors.
-    place: PathBuf,
+    place: ArchivePlace,
     /// The lengths of the archive's objects, by name.
     lengths: BTreeMap<String, u64>,
     /// The small files as last written.
@@ -57,16 +56,16 @@ struct Archive {
 impl Archive {
     fn open(place: &ArchivePlace) -> Result<Self, StoreError> {
         let objects = place.open()?;
-        let place = place.path();
+        let path = place.path();
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(files::failed("open", &place))?;
+            .map_err(files::failed("open", &path))?;
         let all = objects.list(None);
         let all = all.map_ok(|object| (object.location.to_string(), object.size));
         let lengths = runtime.block_on(all.try_collect());
-        let lengths = lengths.map_err(|error| cannot("list", &place, &error))?;
-        Ok(Self { objects, runtime, place, lengths, small: BTreeMap::new() })
+        let lengths = lengths.map_err(|error| cannot("list", &path, &error))?;
+        Ok(Self { objects, runtime, place: place.clone(), lengths, small: BTreeMap::new() })
     }
 
     /// Runs an operation on an object; an error names the operation and the object.
@@ -77,12 +76,13 @@ impl Archive {
         work: impl AsyncFnOnce(&dyn ObjectStore, &Name) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let done = self.runtime.block_on(work(&*self.objects, &Name::from(name)));
-        done.map_err(|error| cannot(action, &self.place.join(name), &error))
+        done.map_err(|error| cannot(action, &self.place.path().join(name), &error))
     }
 
     fn put(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         let length = bytes.len() as u64;
         self.run("write", name, async |objects, name| objects.put(name, bytes.into()).await)?;
+        self.place.protect(name)?;
         self.lengths.insert(name.to_owned(), length);
         Ok(())
     }

@@ -43,12 +43,24 @@ impl ArchivePlace {
         PathBuf::from(&self.0)
     }
 
-    /// Creates the directory if it is missing. A bucket must already exist.
+    /// Makes the directory private, because keys are copied into it. A bucket must already exist.
     pub(super) fn make(&self) -> Result<(), StoreError> {
         if self.0.starts_with(SCHEME) {
             return Ok(());
         }
-        fs::create_dir_all(&self.0).map_err(files::failed("create", &self.path()))
+        files::claim_folder(&self.path())
+    }
+
+    /// Makes an object's file private: the library creates it with the process's default mode.
+    pub(super) fn protect(&self, name: &str) -> Result<(), StoreError> {
+        #[cfg(unix)]
+        if !self.0.starts_with(SCHEME) {
+            use std::os::unix::fs::PermissionsExt as _;
+            let path = self.path().join(name);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+                .map_err(files::failed("protect", &path))?;
+        }
+        Ok(())
     }
 
     /// Fails if `dir` contains this place or lies in it: the archive would copy itself.

@@ -77,6 +77,15 @@ fn a_lost_disk_costs_the_writes_since_the_last_pass() {
     let dir = tempfile::tempdir().unwrap();
     let archive = dir.path().join("archive");
     follows_and_restores(&archive.to_str().unwrap().into());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&archive), 0o700);
+        for (name, _) in small_files(&archive).unwrap() {
+            assert_eq!(mode(&archive.join(&name)), 0o600, "{name}");
+        }
+    }
 }
 
 /// Uses a server and keys from the environment: `tests/s3/with` provides both.
