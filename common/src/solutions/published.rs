@@ -33,9 +33,9 @@ pub fn plausible_total(board: Board) -> (f64, f64) {
 fn extrapolated(counts: &[f64], n: usize) -> f64 {
     let ln_factorial = |n: usize| (1..=n).map(|factor| (factor as f64).ln()).sum::<f64>();
     let points = (1..=counts.len()).zip(counts).skip(counts.len() - 6);
-    let points: Vec<_> =
-        points.map(|(n, all)| (n as f64, all.ln() - ln_factorial(n))).collect();
-    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    let points: Vec<_> = points.map(|(n, all)| (n as f64, all.ln() - ln_factorial(n))).collect();
+    let mean =
+        |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
     let (middle, height) = (mean(|point| point.0), mean(|point| point.1));
     let rise: f64 = points.iter().map(|(x, y)| (x - middle) * (y - height)).sum();
     let run: f64 = points.iter().map(|(x, _)| (x - middle).powi(2)).sum();

@@ -21,7 +21,8 @@ use scheduler::{
     ledger::Principal,
 };
 use store::{
-    self, BadStoreUrl, Examined, RunManifest, RunState, StoreError, StoreUrl, VerifyError, VerifyReport,
+    self, BadStoreUrl, Examined, RunManifest, RunState, StoreError, StoreUrl, VerifyError,
+    VerifyReport,
     certify::{
         self, AuditError, AuditOptions as How, BadCertificate, Certificate, CertifyError, Part,
         Share,

@@ -86,7 +86,9 @@ pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
     let result = match (run.solutions.parse(), run.eta_seconds, run.state()) {
         (Ok(solutions), ..) if wide => thousands(solutions),
         (Ok(solutions), ..) => abbreviated(solutions),
-        (_, Some(seconds), v1::RunState::Running | v1::RunState::Verifying) => format!("ETA {}", brief(seconds)),
+        (_, Some(seconds), v1::RunState::Running | v1::RunState::Verifying) => {
+            format!("ETA {}", brief(seconds))
+        }
         _ => "–".to_owned(),
     };
     let method = run_of(run).map(|run| match wide {

@@ -434,7 +434,10 @@ impl Alert {
             alert("referee_broken", text.to_owned());
         }
         let state = status.run.as_ref().map(v1::Run::state);
-        if status.result.as_ref().is_some_and(|result| !result.verified && checks(result).1.is_empty())
+        if status
+            .result
+            .as_ref()
+            .is_some_and(|result| !result.verified && checks(result).1.is_empty())
             && state == Some(RunState::Complete)
         {
             alert("unverified", format!("The result is not verified: {NO_EVIDENCE}"));
@@ -517,7 +520,9 @@ impl Alert {
         match status.reason.strip_prefix(FINISHING) {
             Some(progress) => alert("finishing", format!("Every task is done; {progress}")),
             None if status.reason.is_empty() => {}
-            None if is_verifying(status) => alert("verifying", format!("Verifying: {}", status.reason)),
+            None if is_verifying(status) => {
+                alert("verifying", format!("Verifying: {}", status.reason))
+            }
             None => {
                 // Normal before the first worker connects.
                 let kind = if status.workers.is_empty() { "no_workers" } else { "stalled" };

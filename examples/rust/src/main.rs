@@ -108,7 +108,9 @@ async fn follow_once(
         let is_finished = match state {
             Some(RunState::Complete | RunState::Contradicted) => status.result.is_some(),
             Some(RunState::Cancelled | RunState::Disputed) => true,
-            Some(RunState::Running | RunState::Verifying | RunState::Paused | RunState::Unspecified)
+            Some(
+                RunState::Running | RunState::Verifying | RunState::Paused | RunState::Unspecified,
+            )
             | None => false,
         };
         if is_finished {

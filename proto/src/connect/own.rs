@@ -26,7 +26,9 @@ pub fn claim_folder(folder: &Path) -> io::Result<()> {
     match given.filter(fs::Metadata::is_symlink) {
         Some(link) if is_foreign(&link) => return refused(folder, "belongs to another user"),
         // Fails if the link is dangling.
-        Some(_) => drop(fs::metadata(folder)?),
+        Some(_) => {
+            fs::metadata(folder)?;
+        }
         None => fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?,
     }
     let metadata = fs::metadata(folder)?;

@@ -142,7 +142,9 @@ impl Scheduler {
         let in_run = &self.runs[run];
         let leases = in_run.held().flat_map(|task| {
             let leases = in_run.leases_of(task).iter();
-            leases.filter(|(_, lease)| !lease.started).map(move |&(worker, _)| (worker, (run, task)))
+            leases
+                .filter(|(_, lease)| !lease.started)
+                .map(move |&(worker, _)| (worker, (run, task)))
         });
         for (worker, key) in leases.collect::<Vec<_>>() {
             self.end_lease(worker, key, LeaseEnd::Released);

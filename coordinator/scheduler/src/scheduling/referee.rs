@@ -338,7 +338,8 @@ impl Scheduler {
             let done = self.runs[run].tasks().done(*task);
             done.is_some_and(|done| trusted.iter().any(|&by| self.may_recount(&done, by)))
         };
-        let in_grace = self.clock.ticks() < self.config.lease_ms && self.workers.has_trusted_token();
+        let in_grace =
+            self.clock.ticks() < self.config.lease_ms && self.workers.has_trusted_token();
         in_grace || tasks.iter().any(may_recount)
     }
 

@@ -11,7 +11,10 @@ use common::{
 };
 
 use super::{
-    Millis, RunIx, Scheduler, WorkerIx, clock::Ticks, referee::{RefereeStatus, Verifying}, run,
+    Millis, RunIx, Scheduler, WorkerIx,
+    clock::Ticks,
+    referee::{RefereeStatus, Verifying},
+    run,
     task_table::Stage,
 };
 use crate::ledger::{Confirmation, RunManifest, RunState};

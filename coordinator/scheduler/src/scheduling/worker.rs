@@ -188,7 +188,8 @@ impl Worker {
     /// Returns whether the worker's counts came faster than any known machine could make them.
     pub(super) fn is_implausible(&self) -> bool {
         let most = MAX_SPEEDUP * REFERENCE_SPEED;
-        let exceeds = |speed: &Speed, threads| speed.per_second().is_some_and(|of| of > most * threads);
+        let exceeds =
+            |speed: &Speed, threads| speed.per_second().is_some_and(|of| of > most * threads);
         exceeds(&self.speed, 1.0) || exceeds(&self.clocked, f64::from(self.info.threads.max(1)))
     }
 

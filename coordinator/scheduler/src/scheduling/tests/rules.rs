@@ -312,7 +312,7 @@ fn counts_that_come_faster_than_any_machine_can_make_them_are_implausible() {
         bench.wait(took_ms);
         bench.steps(&format!("1 set us={stated_us}, 1 submit 477, wait 400, drain 1, wait 4000"));
         let implausible = bench.status().implausible;
-        assert_eq!(implausible.len(), is_implausible.into(), "{stated_us} us, {took_ms} ms");
+        assert_eq!(implausible.len(), usize::from(is_implausible), "{stated_us} us, {took_ms} ms");
     }
 }
 
@@ -353,9 +353,7 @@ fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
 fn the_wait_for_disputes_follows_from_their_costs() {
     let mut bench = Bench::after(&["referee"], &DISPUTED);
     let seconds = bench.plan.task_cost(TaskId(6)) as f64 / REFERENCE_SPEED;
-    let wait = |bench: &Bench| {
-        bench.scheduler.referee_seconds(0, bench.run().disputed().keys())
-    };
+    let wait = |bench: &Bench| bench.scheduler.referee_seconds(0, bench.run().disputed().keys());
     assert_eq!(wait(&bench), seconds);
     bench.steps("referee 4");
     assert_eq!(wait(&bench), seconds / 4.0);
