@@ -8,7 +8,7 @@ The folder is in the coordinator's data directory and contains its CA certificat
 string (operator.join). On another machine use a folder with copies of both.
 
 The messages come from the project's .proto files, which are compiled at the start of this program.
-Exit codes follow `docs/api.md`: 0 complete, 1 error, 3 contradicted or disputed.
+Exit codes follow `docs/api.md`: 0 complete, 1 error, 3 contradicted or disputed, 4 not verified.
 """
 
 import base64
@@ -105,7 +105,7 @@ def main(arguments):
     result = status.result
     if status.run.state == runs_pb2.RUN_STATE_COMPLETE:
         print(f"{result.solutions} solutions, {result.unique} unique")
-        return 0
+        return 0 if result.verified else 4
     if status.run.state == runs_pb2.RUN_STATE_CANCELLED:
         by = f" by {status.run.cancelled_by}" if status.run.cancelled_by else ""
         print(f"error: the run was cancelled{by}", file=sys.stderr)

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p submit-and-follow -- queens-data/doors/operator.join 14`
 //!
-//! Exit codes follow `docs/api.md`: 0 complete, 1 error, 3 contradicted or disputed.
+//! Exit codes follow `docs/api.md`: 0 complete, 1 error, 3 contradicted or disputed, 4 not verified.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -35,7 +35,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     match status.run.context("a status has a run")?.state() {
         RunState::Complete => {
             println!("{} solutions, {} unique", result.solutions, result.unique);
-            Ok(ExitCode::SUCCESS)
+            Ok(if result.verified { ExitCode::SUCCESS } else { ExitCode::from(4) })
         }
         RunState::Contradicted | RunState::Disputed => {
             println!("do not trust {}: a check contradicts it", result.solutions);

@@ -11,7 +11,7 @@ use common::{
 };
 
 use crate::{
-    Change, EntryKind, Record, RunState, SymmetricCounts, VerifyError, VerifyReport,
+    Change, EntryKind, Principal, Record, RunState, SymmetricCounts, VerifyError, VerifyReport,
     conformance::{Bench, OnDisk, manifest, record, resealed, spec},
     verify,
 };
@@ -81,11 +81,11 @@ fn a_running_run_is_reported() {
         EntryKind::Disputed.change(record(1, 0, 2, 42)),
         EntryKind::Accepted.change(record(1, 2, 1, 6)),
         EntryKind::Disputed.change(record(1, 2, 2, 4)),
-        EntryKind::Accepted.change(record(1, 2, 3, 4)),
+        EntryKind::Settled.change(Record { principal: Principal::referee(), ..record(1, 2, 3, 4) }),
     ];
     let disk = OnDisk::closed(&[&changes]);
     let run = report(&disk).runs.remove(0);
-    assert_eq!((run.solutions, run.tasks_done, run.evidence.by_rechecks()), (12, 2, 2));
+    assert_eq!((run.solutions, run.tasks_done, run.evidence.by_rechecks()), (12, 2, 1));
     assert_eq!((run.evidence.disputed, run.checks), (vec![TaskId(0)], None));
 }
 
