@@ -13,7 +13,6 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     sync::{
         Arc,
