@@ -425,7 +425,12 @@ test('a dialog confirms the cancellation of a run', async () => {
     assert.equal(await page.locator('#state').textContent(), 'running');
     await cancel.click();
     assert.deepEqual(await findings(page), []);
-    await page.locator('#ask').getByRole('button', { name: 'Cancel run N = 18' }).click();
+    // Text that is pasted or typed by chance is not the run's first four digits.
+    const confirm = page.locator('#ask').getByRole('button', { name: 'Cancel run N = 18' });
+    await page.locator('#ask-typed').fill('yes!');
+    assert.ok(await confirm.isDisabled());
+    await page.locator('#ask-typed').fill(await page.locator('#ask-digits').textContent());
+    await confirm.click();
     await waitForText(page, '#state', /^cancelled$/);
   } finally { await cluster.stop(); }
 });
