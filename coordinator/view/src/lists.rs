@@ -232,7 +232,7 @@ impl FromStr for RunSelector {
     }
 }
 
-/// What a [`RunSelector`] selects by.
+/// Key by which a [`RunSelector`] selects runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SelectableRun {
     pub created_unix_ms: u64,
