@@ -462,9 +462,9 @@ async fn requests_at_the_limit_of_open_files_are_served() -> anyhow::Result<()> 
 /// A coordinator prints a wrong total, withdraws it and prints the right one.
 #[tokio::test]
 async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
-    // Without rechecks nothing contradicts the liar before the run is complete.
+    // Without rechecks and a referee nothing contradicts the liar before the run is complete.
     let cluster = Cluster::new(&["--n", "8", "--task-cost", "10", "--recheck", "0", "--json"]);
-    let coordinator = cluster.start(&[]);
+    let coordinator = cluster.start(&["--referee", "off"]);
     let mut liar = HandWorker::in_dir(&cluster.data_dir(), 7).await?;
     let mut disputed = None;
     let once = |partial: &common::run::Partial| match disputed.replace(*partial) {
@@ -476,6 +476,9 @@ async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
     };
     liar.count_wrong(once).await?;
     let disputed = disputed.expect("a count");
+    coordinator.stdout_line(r#""solutions":"100""#);
+    coordinator.terminate();
+    let coordinator = cluster.start(&[]);
     coordinator.stdout_line(r#""solutions":"100""#);
     for number in [8, 9] {
         HandWorker::in_dir(&cluster.data_dir(), number).await?.call(vec![disputed], 0.0).await?;
