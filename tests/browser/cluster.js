@@ -14,7 +14,10 @@ const browserPath = process.env.QUEENS_CHROMIUM ?? '/usr/bin/chromium';
 
 export async function browser() {
   if (!existsSync(browserPath)) throw new Error(`${browserPath} not found: apt-get install chromium`);
-  return chromium.launch({ executablePath: browserPath, args: ['--no-sandbox'] });
+  // The system may choose a port that the browser blocks because another protocol uses it.
+  const ports = '1719,1720,1723,2049,3659,4045,4190,5060,5061,6000,6566,6665,6666,6667,6668,6669,6679,6697,10080';
+  const args = ['--no-sandbox', `--explicitly-allowed-ports=${ports}`];
+  return chromium.launch({ executablePath: browserPath, args });
 }
 
 export class Cluster {
