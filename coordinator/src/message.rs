@@ -190,7 +190,9 @@ pub(crate) fn result(outcome: &Outcome) -> v1::Result {
     };
     v1::Result {
         solutions: outcome.solutions.to_string(),
-        unique: counts.map(Counts::unique).map_or_else(String::new, |unique| unique.to_string()),
+        fundamental: counts
+            .map(Counts::fundamental)
+            .map_or_else(String::new, |fundamental| fundamental.to_string()),
         asymmetric: class(|classes| classes.asymmetric),
         half_turn: class(|classes| classes.half_turn),
         quarter_turn: class(|classes| classes.quarter_turn),

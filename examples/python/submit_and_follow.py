@@ -2,7 +2,7 @@
 """A client in Python: submits a run, follows it until it is finished, and prints the result.
 
     pip install grpcio grpcio-tools
-    python3 examples/python/submit_and_follow.py queens-data/doors 14
+    python3 examples/python/submit_and_follow.py queens-data/auth 14
 
 The folder is in the coordinator's data directory and contains its CA certificate (ca.pem) and an operator's join
 string (operator.join). On another machine use a folder with copies of both.
@@ -104,7 +104,7 @@ def main(arguments):
             return 1
     result = status.result
     if status.run.state == runs_pb2.RUN_STATE_COMPLETE:
-        print(f"{result.solutions} solutions, {result.unique} unique")
+        print(f"{result.solutions} solutions, {result.fundamental} fundamental")
         return 0 if result.verified else 4
     if status.run.state == runs_pb2.RUN_STATE_CANCELLED:
         by = f" by {status.run.cancelled_by}" if status.run.cancelled_by else ""

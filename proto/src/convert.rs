@@ -215,7 +215,7 @@ enumeration!(
     "1 scalar, 2 avx2, 3 avx512 or 4 neon",
     Scalar => Scalar, Avx2 => Avx2, Avx512 => Avx512, Neon => Neon
 );
-enumeration!(Orientation, "1 upright or 2 turned", Upright => Upright, Rotated => Turned);
+enumeration!(Orientation, "1 upright or 2 rotated", Upright => Upright, Rotated => Rotated);
 
 fn board_and_layout(spec: v1::PlanSpec) -> Result<(Board, Layout), BadMessage> {
     let bad = || {

@@ -319,8 +319,8 @@ fn a_data_directory_that_others_can_write_is_not_used() {
     use std::os::unix::fs::PermissionsExt as _;
     let cluster = Cluster::public(&["--n", "12"]);
     let _coordinator = cluster.start(&[]);
-    let doors = cluster.data_dir().join("doors");
-    fs::set_permissions(&doors, fs::Permissions::from_mode(0o777)).unwrap();
+    let auth = cluster.data_dir().join("auth");
+    fs::set_permissions(&auth, fs::Permissions::from_mode(0o777)).unwrap();
     for mut program in [queensctl(&["runs"]), worker(&[])] {
         let end = Process::run(program.args(cluster.connection()));
         end.code(2).logs(&["can be written by other users"]);

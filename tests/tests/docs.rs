@@ -137,7 +137,7 @@ mod examples {
         let _worker = cluster.worker("only");
         let end = client.end().ok().logs(&["100.0"]);
         assert!(end.stdout.starts_with("run "), "{end:#?}");
-        assert!(end.stdout.ends_with("73712 solutions, 9233 unique"), "{end:#?}");
+        assert!(end.stdout.ends_with("73712 solutions, 9233 fundamental"), "{end:#?}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn under_way(status: &Status) -> bool {
 
 fn check(cluster: &Cluster, coordinator: Process) {
     let result = cluster.check_exact(coordinator, TOTAL);
-    assert_eq!(result["unique"], "1846955");
+    assert_eq!(result["fundamental"], "1846955");
 }
 
 /// Checks that a worker exited because nothing was left to do.

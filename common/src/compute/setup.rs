@@ -56,7 +56,7 @@ pub enum Orientation {
     Rotated,
 }
 
-crate::named!(Orientation, "orientation", as_str, Upright = "upright", Rotated = "turned");
+crate::named!(Orientation, "orientation", as_str, Upright = "upright", Rotated = "rotated");
 
 impl Orientation {
     pub const ALL: [Self; 2] = [Self::Upright, Self::Rotated];

@@ -1,6 +1,6 @@
 //! Published counts, which check finished runs and never produce a result.
 //!
-//! Sources: OEIS A000170 (all), A002562 (unique), A032522 (fixed by a half turn), A033148 (fixed by
+//! Sources: OEIS A000170 (all), A002562 (fundamental), A032522 (fixed by a half turn), A033148 (fixed by
 //! a quarter turn). N = 27: Preußer and Engelhardt 2016, confirmed in arXiv 2511.12009 (2025).
 
 use crate::{board::Board, tally::Counts};

@@ -1,6 +1,6 @@
 //! Solutions that a rotation maps to themselves, counted by separate enumerations.
 //!
-//! With all(N) these counts give the number of classes (Burnside): unique = (all + half + 2 quarter) / 8.
+//! With all(N) these counts give the number of classes (Burnside): fundamental = (all + half + 2 quarter) / 8.
 //!
 //! Both enumerations place a whole orbit of queens at once and keep the occupied diagonals in masks
 //! that do not move with the row: bit `row + column` of `antis`, bit `column - row + N - 1` of

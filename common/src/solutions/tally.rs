@@ -87,7 +87,7 @@ impl Counts {
     }
 
     /// Returns the number of solutions up to rotation and reflection (A002562).
-    pub fn unique(&self) -> u128 {
+    pub fn fundamental(&self) -> u128 {
         let Classes { asymmetric, half_turn, quarter_turn } = self.classes();
         asymmetric + half_turn + quarter_turn
     }
@@ -110,9 +110,9 @@ mod tests {
     fn boards_have_their_classes() {
         let counts = Counts::new(14_200, 80, 8).unwrap();
         let classes = Classes { asymmetric: 1765, half_turn: 18, quarter_turn: 4 };
-        assert_eq!((counts.classes(), counts.unique()), (classes, 1787));
-        assert_eq!(Counts::new(1, 1, 1).unwrap().unique(), 1);
-        assert_eq!(Counts::new(0, 0, 0).unwrap().unique(), 0);
+        assert_eq!((counts.classes(), counts.fundamental()), (classes, 1787));
+        assert_eq!(Counts::new(1, 1, 1).unwrap().fundamental(), 1);
+        assert_eq!(Counts::new(0, 0, 0).unwrap().fundamental(), 0);
     }
 
     #[test]

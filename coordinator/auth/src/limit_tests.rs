@@ -221,7 +221,7 @@ fn calls_proceed_while_a_change_of_tokens_waits_for_the_disk() {
     let clock = store::Clock::start();
     let tokens = Arc::new(TokenAuth::open(secrets, vec!["lab:1".to_owned()], clock).unwrap());
     let join = tokens.join(Role::Worker).unwrap().unwrap();
-    let pipe = dir.path().join("doors/tokens.tmp");
+    let pipe = dir.path().join("auth/tokens.tmp");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let changing = thread::spawn({
         let tokens = tokens.clone();

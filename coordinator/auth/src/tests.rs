@@ -175,7 +175,7 @@ async fn credentials_survive_restarts_and_are_private() {
     assert_eq!(second.addresses(), ["lab-2:7171"]);
     assert!(tokens.check(screen.token()).is_ok());
     #[cfg(unix)]
-    for entry in std::fs::read_dir(dir.path().join("doors")).unwrap() {
+    for entry in std::fs::read_dir(dir.path().join("auth")).unwrap() {
         use std::os::unix::fs::PermissionsExt as _;
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode() & 0o777;

@@ -143,7 +143,7 @@ impl Driver {
                     Trust::Barred | Trust::TokenBarred => "barred",
                     Trust::SelfTestFailed { .. } => "self_test",
                     // The operator's command is the event of a readmission.
-                    Trust::Suspect | Trust::Trusted | Trust::SelfTestPassed { .. } => return None,
+                    Trust::Trusted | Trust::SelfTestPassed { .. } => return None,
                 };
                 let text = match record.reason.as_str() {
                     "" => record.name.clone(),

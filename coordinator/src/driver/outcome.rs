@@ -283,7 +283,7 @@ mod tests {
     fn a_right_total_is_complete_and_a_wrong_one_contradicted() {
         let right = outcome(12, 14_200);
         assert_eq!((right.matches_published, right.state()), (Some(true), RunState::Complete));
-        assert_eq!(right.counts.unwrap().unique(), 1787);
+        assert_eq!(right.counts.unwrap().fundamental(), 1787);
         // 14,201 contradicts Burnside's formula, 14,208 only the published count.
         for (wrong, consistent) in [(14_201, false), (14_208, true)] {
             let wrong = outcome(12, wrong);

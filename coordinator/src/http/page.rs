@@ -287,8 +287,8 @@ fn total(result: &v1::Result) -> Markup {
                 h2 id="result-h" { "Result" }
                 p.number { (grouped(&result.solutions)) }
                 dl {
-                    @if !result.unique.is_empty() {
-                        div { dt { "Fundamental solutions" } dd { (grouped(&result.unique)) } }
+                    @if !result.fundamental.is_empty() {
+                        div { dt { "Fundamental solutions" } dd { (grouped(&result.fundamental)) } }
                         div { dt { "Asymmetric" } dd { (grouped(&result.asymmetric)) } }
                         div { dt { "Half-turn" } dd { (grouped(&result.half_turn)) } }
                         div { dt { "Quarter-turn" } dd { (grouped(&result.quarter_turn)) } }

@@ -137,7 +137,6 @@ pub(crate) fn trust(name: &str, trust: Trust) -> TrustRecord {
         principal: Principal::from_stored("lab"),
         name: name.to_owned(),
         trust,
-        faults: 3,
         reason: "three counts were wrong".to_owned(),
         since_unix_ms: 1_700_000_000_000,
     }
@@ -385,14 +384,14 @@ fn the_trust_log_is_kept(mut bench: impl Bench) {
     let of = |kind| trust(&"x".repeat(300), kind);
     bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     let secret = bench.store().secret();
-    let changes = [Change::Trust(of(Trust::Suspect)), Change::Trust(of(Trust::Barred))];
+    let changes = [Change::Trust(of(Trust::TokenBarred)), Change::Trust(of(Trust::Barred))];
     bench.store().apply(&changes).unwrap();
     bench.reopen();
     bench.store().apply(&[Change::Trust(of(Trust::Trusted))]).unwrap();
     bench.reopen();
     let kept = bench.store().trust().unwrap();
     let order: Vec<_> = kept.iter().map(|record| record.trust).collect();
-    assert_eq!(order, [Trust::Suspect, Trust::Barred, Trust::Trusted]);
+    assert_eq!(order, [Trust::TokenBarred, Trust::Barred, Trust::Trusted]);
     assert!(kept[0].name.len() == 256 && kept[0].principal.as_str() == "lab");
     assert_eq!(bench.store().secret(), secret);
 }

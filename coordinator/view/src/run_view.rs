@@ -199,9 +199,9 @@ impl RunView {
         let label = if total.is_some() { "Fundamental" } else { "Estimated total" };
         self.set("estimate-label", label);
         match (&status.estimate, total) {
-            (_, Some(result)) if !result.unique.is_empty() => {
+            (_, Some(result)) if !result.fundamental.is_empty() => {
                 let text = |digits: &str| format!("{digits} fundamental");
-                self.set_number("estimate", number(&result.unique), text);
+                self.set_number("estimate", number(&result.fundamental), text);
             }
             (Some(estimate), None) => {
                 let [middle, low, high] =
@@ -690,7 +690,7 @@ mod tests {
         status.solutions_so_far = "39029188884".to_owned();
         status.result = Some(v1::Result {
             solutions: "39029188884".to_owned(),
-            unique: "4878666808".to_owned(),
+            fundamental: "4878666808".to_owned(),
             seconds: 39.0,
             checks: vec![v1::Check {
                 name: "rechecks".to_owned(),

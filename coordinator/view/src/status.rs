@@ -119,8 +119,8 @@ fn result_json(result: &v1::Result) -> Value {
     let nonempty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     json!({
         "solutions": result.solutions,
-        "unique": nonempty(&result.unique),
-        "classes": nonempty(&result.unique).map(|_| json!({
+        "fundamental": nonempty(&result.fundamental),
+        "classes": nonempty(&result.fundamental).map(|_| json!({
             "asymmetric": result.asymmetric,
             "half_turn": result.half_turn,
             "quarter_turn": result.quarter_turn,
@@ -162,7 +162,7 @@ pub fn outcome_json(status: &v1::Status) -> Value {
             json["tasks"] = json!(status.tasks_total);
         }
         let is_left_out = match key.as_str() {
-            "solutions" | "unique" | "classes" | "known" => incomplete,
+            "solutions" | "fundamental" | "classes" | "known" => incomplete,
             "disputed_tasks" => !incomplete,
             _ => false,
         };
@@ -217,7 +217,7 @@ pub(crate) fn checks(result: &v1::Result) -> (usize, Vec<&str>) {
 
 /// Formats the symmetry classes; `None` if the total contradicts them.
 pub(crate) fn classes(result: &v1::Result) -> Option<String> {
-    (!result.unique.is_empty()).then(|| {
+    (!result.fundamental.is_empty()).then(|| {
         format!(
             "{} asymmetric, {} half-turn, {} quarter-turn",
             grouped(&result.asymmetric),
@@ -245,9 +245,9 @@ fn counted(n: u32, result: &v1::Result) -> String {
         );
     }
     let noun = if result.solutions == "1" { "solution" } else { "solutions" };
-    let fundamental = match result.unique.as_str() {
+    let fundamental = match result.fundamental.as_str() {
         "" => "which contradicts the symmetric solutions".to_owned(),
-        unique => format!("{} fundamental", grouped(unique)),
+        fundamental => format!("{} fundamental", grouped(fundamental)),
     };
     let published = match result.known.as_str() {
         "matches" => "matches the published count",
@@ -350,7 +350,7 @@ mod tests {
     fn twenty(change: impl FnOnce(&mut v1::Result)) -> v1::Status {
         let mut result = v1::Result {
             solutions: "39029188884".to_owned(),
-            unique: "4878666808".to_owned(),
+            fundamental: "4878666808".to_owned(),
             known: "matches".to_owned(),
             verified: true,
             seconds: 39.0,
@@ -397,7 +397,7 @@ mod tests {
         let joined = v1::Status { worker_totals, ..twenty(|_| {}) };
         assert_eq!(result_lines(&joined, true).unwrap()[1], verified);
         let [counted, verified] = lines(true, |result| {
-            (result.known, result.unique) = ("differs".to_owned(), String::new());
+            (result.known, result.fundamental) = ("differs".to_owned(), String::new());
             result.checks.push(check("symmetry", "failed"));
         });
         let bad = "(which contradicts the symmetric solutions), DIFFERS from the published count";

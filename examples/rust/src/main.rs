@@ -1,6 +1,6 @@
 //! A client in Rust: submits a run, follows it and prints the result.
 //!
-//! `cargo run -p submit-and-follow -- queens-data/doors/operator.join 14`
+//! `cargo run -p submit-and-follow -- queens-data/auth/operator.join 14`
 //!
 //! Exit codes follow `docs/api.md`: 0 complete, 1 error, 3 contradicted or disputed, 4 not verified.
 
@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let result = status.result.clone().unwrap_or_default();
     match status.run.context("a status has a run")?.state() {
         RunState::Complete => {
-            println!("{} solutions, {} unique", result.solutions, result.unique);
+            println!("{} solutions, {} fundamental", result.solutions, result.fundamental);
             Ok(if result.verified { ExitCode::SUCCESS } else { ExitCode::from(4) })
         }
         RunState::Contradicted | RunState::Disputed => {

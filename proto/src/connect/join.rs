@@ -20,7 +20,7 @@ pub(crate) const JOIN_PREFIX: &str = "queens1-";
 const MAX_ADDRESSES: usize = 8;
 
 /// The folder of a data directory with keys, tokens and join strings.
-pub const FOLDER: &str = "doors";
+pub const FOLDER: &str = "auth";
 
 /// Returns the file of a role's join string in [`FOLDER`].
 pub fn join_file(role: &str) -> String {
@@ -441,7 +441,7 @@ mod tests {
 
         #[test]
         fn a_file_that_others_can_write_or_own_is_not_used() {
-            for (name, mode) in [("doors", 0o770), ("doors", 0o702), ("doors/worker.join", 0o620)] {
+            for (name, mode) in [("auth", 0o770), ("auth", 0o702), ("auth/worker.join", 0o620)] {
                 let dir = directory();
                 set_mode(&dir.path().join(name), mode);
                 let error = rejected(dir.path());

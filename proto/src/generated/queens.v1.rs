@@ -96,7 +96,7 @@ pub enum Orientation {
     Unspecified = 0,
     Upright = 1,
     /// Rotated by 180° (method rows: mirrored).
-    Turned = 2,
+    Rotated = 2,
 }
 impl Orientation {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -107,7 +107,7 @@ impl Orientation {
         match self {
             Self::Unspecified => "ORIENTATION_UNSPECIFIED",
             Self::Upright => "ORIENTATION_UPRIGHT",
-            Self::Turned => "ORIENTATION_TURNED",
+            Self::Rotated => "ORIENTATION_ROTATED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -115,7 +115,7 @@ impl Orientation {
         match value {
             "ORIENTATION_UNSPECIFIED" => Some(Self::Unspecified),
             "ORIENTATION_UPRIGHT" => Some(Self::Upright),
-            "ORIENTATION_TURNED" => Some(Self::Turned),
+            "ORIENTATION_ROTATED" => Some(Self::Rotated),
             _ => None,
         }
     }
@@ -856,7 +856,7 @@ pub struct Result {
     #[prost(string, tag = "1")]
     pub solutions: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    pub unique: ::prost::alloc::string::String,
+    pub fundamental: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub asymmetric: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]

@@ -383,7 +383,7 @@ fn the_first_command_of_the_readme_prints_a_verified_result() {
 
 #[test]
 fn a_local_run_prints_one_json_object() {
-    for (n, method, solutions, unique) in [
+    for (n, method, solutions, fundamental) in [
         ("1", "rows", "1", "1"),
         ("2", "rows", "0", "0"),
         ("9", "frames", "352", "46"),
@@ -392,14 +392,14 @@ fn a_local_run_prints_one_json_object() {
         let dir = tempfile::tempdir().unwrap();
         let arguments = ["--n", n, "--method", method, "--local", "--json"];
         let result = coordinator_in(dir.path(), &arguments).json();
-        let names = "run n method solutions unique classes known verified checks tasks seconds waiting_seconds";
+        let names = "run n method solutions fundamental classes known verified checks tasks seconds waiting_seconds";
         assert_eq!(keys(&result).join(" "), names);
         assert_eq!(keys(&result["checks"][0]), ["name", "outcome", "reason"]);
         assert_eq!(keys(&result["classes"]), ["asymmetric", "half_turn", "quarter_turn"]);
         assert_eq!(result["n"].to_string(), n);
         assert_eq!(result["method"], method);
         assert_eq!(result["solutions"], solutions);
-        assert_eq!(result["unique"], unique);
+        assert_eq!(result["fundamental"], fundamental);
         assert_eq!(result["known"], "matches");
     }
 }

@@ -65,8 +65,8 @@ impl Original {
     fn of(dir: &Path) -> Self {
         let below = |path: &PathBuf| path.strip_prefix(dir).expect("below it").to_owned();
         let mut files: Vec<_> = files(dir, "").iter().map(below).collect();
-        // A lock file holds no data, and `doors` only keys and tokens.
-        files.retain(|name| !name.ends_with("lock") && !name.starts_with("doors"));
+        // A lock file holds no data, and `auth` only keys and tokens.
+        files.retain(|name| !name.ends_with("lock") && !name.starts_with("auth"));
         files.retain(|name| fs::metadata(dir.join(name)).expect("a file").len() > 0);
         assert!(!files.is_empty(), "{}", dir.display());
         Self { dir: dir.to_owned(), files }

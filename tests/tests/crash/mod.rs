@@ -37,7 +37,7 @@ fn number(variable: &str, default: usize) -> usize {
 fn accepted(journal: &[Value]) -> BTreeMap<u64, u64> {
     let mut accepted = BTreeMap::new();
     for line in journal {
-        assert_ne!(line["kind"], "quarantined", "{line}");
+        assert_ne!(line["kind"], "disputed", "{line}");
         if line["kind"] == "accepted" {
             let [task, epoch] = ["task", "epoch"].map(|key| line[key].as_u64().expect("a number"));
             assert_eq!(accepted.insert(task, epoch), None, "task {task} was accepted twice");

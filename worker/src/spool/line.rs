@@ -7,7 +7,7 @@
 //!              "orientation":"upright","duration_us":12},"crc":"0a1b2c3d"}
 //! {"acknowledged":{"run":"…","plan":"…","task":7,"epoch":3},"crc":"…"}
 //! ```
-//! Lines are not wrapped as shown here, and a rotated orientation is `turned`. A test freezes the bytes.
+//! Lines are not wrapped as shown here. A test freezes the bytes.
 
 use common::{
     count::Orientation,
@@ -122,7 +122,7 @@ mod tests {
             format!("{{\"run\":\"00000000000000a1\",\"plan\":\"{plan}\",\"task\":7,\"epoch\":3");
         let finished = format!(
             "{{\"finished\":{head},\"count\":\"18446744073709551615\",\"kernel\":\"scalar\",\
-             \"orientation\":\"turned\",\"duration_us\":12}}"
+             \"orientation\":\"rotated\",\"duration_us\":12}}"
         );
         let acknowledged = format!("{{\"acknowledged\":{head}}}");
         let line = |body: &str| {

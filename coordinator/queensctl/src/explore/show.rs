@@ -29,7 +29,7 @@ pub(crate) struct ShowOptions {
 
     /// Show the fundamental solutions: the first of each symmetry class
     #[arg(long, group = "which")]
-    unique: bool,
+    fundamental: bool,
 
     /// Show only the K-th solution, from 1; on large boards the parts before it take long to count
     #[arg(long, value_name = "K", group = "which", value_parser = clap::value_parser!(u64).range(1..))]
@@ -51,7 +51,7 @@ pub(crate) struct ShowOptions {
     style: Option<Style>,
 
     /// Order of the solutions
-    #[arg(long, default_value = "lexicographic", conflicts_with_all = ["unique", "index", "check"])]
+    #[arg(long, default_value = "lexicographic", conflicts_with_all = ["fundamental", "index", "check"])]
     order: Order,
 
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub(super) fn show(options: &ShowOptions) -> anyhow::Result<Exit> {
         }
         (None, Order::Lexicographic) => {
             for solution in Solutions::new(board) {
-                if !options.unique || solution.is_representative() {
+                if !options.fundamental || solution.is_representative() {
                     sheet.add(solution)?;
                 }
             }

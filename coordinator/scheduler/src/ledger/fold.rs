@@ -136,7 +136,7 @@ impl Fold {
 }
 
 /// Time during which the tasks of a run were being counted.
-/// It ends with the last record. The wall clock is used only for records without [`Record::elapsed_ms`].
+/// It ends with the last record.
 #[derive(Clone, Copy, Debug)]
 pub struct Elapsed {
     created_unix_ms: u64,
@@ -151,12 +151,7 @@ impl Elapsed {
 
     /// Applies the next record of the journal.
     pub fn apply(&mut self, record: &Record) {
-        let ms = match record.elapsed_ms {
-            // Format 1 has only the wall clock.
-            0 => record.accepted_unix_ms.saturating_sub(self.created_unix_ms),
-            ms => ms,
-        };
-        self.ms = self.ms.max(ms);
+        self.ms = self.ms.max(record.elapsed_ms);
         self.last_unix_ms = self.last_unix_ms.max(record.accepted_unix_ms);
     }
 

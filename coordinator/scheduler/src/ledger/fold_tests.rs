@@ -256,12 +256,6 @@ fn clocks_that_are_set_do_not_change_how_long_a_run_took() {
         elapsed.apply(&record(accepted_unix_ms, elapsed_ms));
     }
     assert_eq!(elapsed.ms(), 2_500);
-    // Format 1 has only the wall clock; the time is never negative.
-    let mut elapsed = Elapsed::of(&manifest);
-    elapsed.apply(&record(99 * DAY_MS, 0));
-    assert_eq!(elapsed.ms(), 0);
-    elapsed.apply(&record(100 * DAY_MS + 700, 0));
-    assert_eq!(elapsed.ms(), 700);
 }
 
 #[test]

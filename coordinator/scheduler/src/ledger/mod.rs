@@ -24,7 +24,7 @@ use common::{
 use serde::{Deserialize, Serialize};
 
 pub use fold::{Elapsed, Fold, PlanMismatch, Refusal};
-pub use principal::{Caller, Confirmation, Principal, same_token};
+pub use principal::{Caller, Confirmation, Principal};
 pub use sampling::{BadRecheck, Recheck, RecheckSampler};
 pub use task::{AnyCount, TaskCount, TaskRow, TaskState};
 pub use trust::{Trust, TrustRecord};
@@ -90,7 +90,6 @@ pub struct Record {
     /// Wall-clock time, for display only: clocks are adjusted.
     pub accepted_unix_ms: u64,
     /// Time for which tasks of the run had been counted so far, by a monotonic clock.
-    /// 0 if not recorded; early releases wrote how long the run had been served.
     pub elapsed_ms: u64,
 }
 
@@ -144,7 +143,6 @@ pub enum EntryKind {
     /// A count equal to the task's.
     Confirmed,
     /// A different count: the task is disputed.
-    #[serde(rename = "quarantined")]
     Disputed,
     /// A referee's count that is not final, since other counts contradict it.
     Recounted,

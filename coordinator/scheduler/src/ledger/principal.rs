@@ -16,8 +16,7 @@ const MAX_BYTES: usize = 128;
 /// Author of a count, as stored in records.
 ///
 /// It is a machine and its worker's token, such as `machine 0123456789abcdef token lab-7`, a machine without a
-/// token, or the coordinator itself: `referee`, which no token can name. Records of format 1 have the worker's
-/// ID instead.
+/// token, or the coordinator itself: `referee`, which no token can name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
     text: Arc<str>,
@@ -74,7 +73,7 @@ impl Principal {
             Confirmation::SameMachine
         } else if self.is_referee() || other.is_referee() {
             Confirmation::Referee
-        } else if same_token(self.token(), other.token()) {
+        } else if self.token() == other.token() {
             Confirmation::SameToken
         } else {
             Confirmation::OtherToken
@@ -90,16 +89,6 @@ impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-/// Returns whether two workers have the same token, or both have none.
-/// A token is `name/id`, or in early records the name alone, which equals any token of that name.
-pub fn same_token(one: Option<&str>, other: Option<&str>) -> bool {
-    let (Some(one), Some(other)) = (one, other) else {
-        return one == other;
-    };
-    let is_old = !(one.contains('/') && other.contains('/'));
-    one == other || (is_old && one.split('/').next() == other.split('/').next())
 }
 
 /// Confirmation of a count, from the weakest to the strongest.
@@ -189,7 +178,6 @@ mod tests {
             (of(1, Some("a")), of(1, Some("b")), Confirmation::SameMachine),
             (of(1, None), of(2, None), Confirmation::SameToken),
             (of(1, Some("a/1")), of(2, Some("a/1")), Confirmation::SameToken),
-            (of(1, Some("a/1")), of(2, Some("a")), Confirmation::SameToken),
             (of(1, Some("a/1")), of(2, Some("a/2")), Confirmation::OtherToken),
             (of(1, Some("a")), of(2, Some("b")), Confirmation::OtherToken),
             (of(1, None), of(2, Some("b")), Confirmation::OtherToken),
@@ -202,11 +190,6 @@ mod tests {
             assert_eq!(one.confirmed_by(&other), confirmed, "{one}, {other}");
             assert_eq!(other.confirmed_by(&one), confirmed, "{other}, {one}");
         }
-        // Records of format 1 name workers.
-        let (one, other) = (Principal::from_stored("00cd"), Principal::from_stored("00ce"));
-        assert_eq!(one.token(), None);
-        assert_eq!(one.confirmed_by(&other), Confirmation::SameToken);
-        assert_eq!(one.confirmed_by(&one), Confirmation::SameMachine);
         let elsewhere = Confirmation::ALL.map(Confirmation::elsewhere);
         assert_eq!(elsewhere, [false, false, true, true, true]);
     }

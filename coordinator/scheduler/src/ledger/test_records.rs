@@ -48,7 +48,6 @@ pub(crate) fn trust(worker: u64, trust: Trust, since_unix_ms: u64) -> TrustRecor
         principal: Principal::new(worker + 1, None),
         name: String::new(),
         trust,
-        faults: 1,
         reason: String::new(),
         since_unix_ms,
     }

@@ -9,8 +9,6 @@ const MAX_TEXT_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Outvoted under an earlier version: the unconfirmed counts are rechecked.
-    Suspect,
     /// Returned a wrong count: gets no work in any run of the data directory.
     Barred,
     /// Readmitted by an operator after a repair.
@@ -32,8 +30,6 @@ pub struct TrustRecord {
     /// Display name.
     pub name: String,
     pub trust: Trust,
-    /// Whether the machine is barred (1 or 0); formerly the number of wrong counts.
-    pub faults: u64,
     /// The reason, for display.
     pub reason: String,
     pub since_unix_ms: u64,
@@ -43,12 +39,11 @@ impl Trust {
     /// Returns the change's name in files and reports.
     pub const fn stored(self) -> &'static str {
         match self {
-            Self::Suspect => "doubted",
             Self::Barred => "barred",
             Self::Trusted => "trusted",
             Self::TokenBarred => "token_barred",
-            Self::SelfTestFailed { .. } => "unproven",
-            Self::SelfTestPassed { .. } => "proven",
+            Self::SelfTestFailed { .. } => "self_test_failed",
+            Self::SelfTestPassed { .. } => "self_test_passed",
         }
     }
 }
@@ -70,14 +65,13 @@ mod tests {
     #[test]
     fn stored_words_are_frozen() {
         let all = [
-            Trust::Suspect,
             Trust::Barred,
             Trust::Trusted,
             Trust::TokenBarred,
             Trust::SelfTestFailed { from_unix_ms: 1 },
             Trust::SelfTestPassed { passed: 1 },
         ];
-        let words = ["doubted", "barred", "trusted", "token_barred", "unproven", "proven"];
+        let words = ["barred", "trusted", "token_barred", "self_test_failed", "self_test_passed"];
         assert_eq!(all.map(Trust::stored), words);
     }
 

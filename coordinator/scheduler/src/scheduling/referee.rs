@@ -28,9 +28,7 @@ use super::{
     task_table::{Done, Stage, WorkerCount},
     worker::{Purpose, Speed},
 };
-use crate::ledger::{
-    AnyCount, Confirmation, EntryKind, Recheck, Record, RunState, Trust, same_token,
-};
+use crate::ledger::{AnyCount, Confirmation, EntryKind, Recheck, Record, RunState, Trust};
 
 /// The worker ID under which the coordinator's own counts are journaled.
 pub const REFEREE: WorkerId = WorkerId(0x7265_6665_7265_6500_0000_0000_0000_0000);
@@ -478,7 +476,7 @@ impl Scheduler {
         };
         let agree = |one: &WorkerCount, other: &WorkerCount| {
             let [one_token, other_token] = [one, other].map(|of| self.workers.token(of.worker));
-            one.count == other.count && !same_token(one_token, other_token)
+            one.count == other.count && one_token != other_token
         };
         let is_final = |of: &&WorkerCount| {
             let mut others = recounts.iter().filter(|other| other.count != of.count);

@@ -214,7 +214,6 @@ impl Scheduler {
             principal: self.workers[worker].principal.clone(),
             name: self.workers.name(worker).to_owned(),
             trust,
-            faults: self.workers.barred.contains(&worker).into(),
             reason: reason.to_owned(),
             since_unix_ms: self.clock.wall(self.clock.ticks()).0,
         }));
@@ -229,19 +228,12 @@ impl Scheduler {
         }
         let since_s = seconds(Millis(record.since_unix_ms));
         match record.trust {
-            Trust::Suspect => self.suspect_windows.push((worker, 0..=since_s)),
             Trust::Barred => {
                 self.workers.reputation_mut(worker).has_counted = true;
                 self.workers.bar(worker);
             }
             Trust::TokenBarred => self.workers.bar_token(worker),
-            Trust::Trusted => {
-                // Earlier versions let the counts of barred workers stand.
-                if self.workers.barred.contains(&worker) {
-                    self.suspect_windows.push((worker, 0..=since_s));
-                }
-                self.workers.readmit(worker);
-            }
+            Trust::Trusted => self.workers.readmit(worker),
             Trust::SelfTestFailed { from_unix_ms } => {
                 let window = suspected(seconds(Millis(from_unix_ms)), since_s);
                 self.suspect_windows.push((worker, window));
@@ -252,7 +244,7 @@ impl Scheduler {
         }
     }
 
-    /// Voids counts of barred machines that a crash or an earlier version left.
+    /// Voids counts of barred machines that a crash left.
     pub(super) fn void_barred_counts(&mut self) {
         if self.workers.all().any(|worker| self.workers.is_barred(worker)) {
             self.void_all(None);

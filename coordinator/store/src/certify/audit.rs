@@ -105,9 +105,7 @@ pub fn audit(
         },
     ));
     note(finding("sum", sum(&certificate, &leaves)));
-    if certificate.format > 1 {
-        note(finding("confirmed", confirmed(&certificate, &leaves)));
-    }
+    note(finding("confirmed", confirmed(&certificate, &leaves)));
     note(classes(&certificate));
     note(published(&certificate, spec.board));
     match Plan::new(spec) {
@@ -173,7 +171,7 @@ fn sum(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
 /// Recomputes the confirmations of the counts, and the bound on wrong ones.
 fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
     let levels = Levels::of(leaves);
-    if certificate.confirmed != Some(levels) {
+    if certificate.confirmed != levels {
         return Err(format!("the signed counts are confirmed differently: {levels:?}"));
     }
     let counts = leaves.len() as u64;
@@ -200,9 +198,11 @@ fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
 }
 
 fn classes(certificate: &Certificate) -> Check {
-    let Certificate { solutions, unique, half_turn, quarter_turn, .. } = certificate;
-    let checked = match (unique, half_turn, quarter_turn) {
-        (Some(unique), Some(half), Some(quarter)) => claimed(solutions, [unique, half, quarter]),
+    let Certificate { solutions, fundamental, half_turn, quarter_turn, .. } = certificate;
+    let checked = match (fundamental, half_turn, quarter_turn) {
+        (Some(fundamental), Some(half), Some(quarter)) => {
+            claimed(solutions, [fundamental, half, quarter])
+        }
         (None, None, None) => {
             let reason = "no fundamental solutions are claimed".to_owned();
             return not_applicable("classes", reason);
@@ -213,19 +213,19 @@ fn classes(certificate: &Certificate) -> Check {
 }
 
 /// Recomputes the fundamental solutions from the total and the symmetric solutions.
-fn claimed(solutions: &str, [unique, half_turn, quarter_turn]: [&String; 3]) -> Checked {
+fn claimed(solutions: &str, [fundamental, half_turn, quarter_turn]: [&String; 3]) -> Checked {
     let (Ok(all), Ok(half), Ok(quarter)) =
         (solutions.parse(), half_turn.parse(), quarter_turn.parse())
     else {
         return Err("the counts are not decimal numbers".to_owned());
     };
     let counts = Counts::new(all, half, quarter).map_err(|bad| bad.to_string())?;
-    match counts.unique() {
-        computed if computed.to_string() == *unique => {
+    match counts.fundamental() {
+        computed if computed.to_string() == *fundamental => {
             Ok(format!("{} fundamental solutions, as claimed", thousands(computed)))
         }
         computed => Err(format!(
-            "the total gives {computed} fundamental solutions, but {unique} are claimed"
+            "the total gives {computed} fundamental solutions, but {fundamental} are claimed"
         )),
     }
 }

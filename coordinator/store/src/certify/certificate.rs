@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::certify::leaves::{Hash, Leaf};
 
-/// The version of the text. Format 1 lacks the confirmations and the recounts.
-pub(crate) const FORMAT: u32 = 2;
-const OLDEST_FORMAT: u32 = 1;
+/// The version of the text.
+pub(crate) const FORMAT: u32 = 1;
 
 /// The separator between the signed bytes and the signature.
 const SIGNATURE_KEY: &str = ",\n  \"signature\": \"";
@@ -40,7 +39,7 @@ pub struct Certificate {
     /// all(N).
     pub solutions: String,
     /// Fundamental solutions, if the symmetric ones are known.
-    pub unique: Option<String>,
+    pub fundamental: Option<String>,
     /// Solutions fixed by a half turn.
     pub half_turn: Option<String>,
     /// Solutions fixed by a quarter turn.
@@ -48,8 +47,7 @@ pub struct Certificate {
     /// The time during which the run's tasks were being counted.
     pub seconds: f64,
     pub checks: Vec<Check>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confirmed: Option<Levels>,
+    pub confirmed: Levels,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recounts: Option<Recounts>,
     pub workers: Vec<Share>,
@@ -167,7 +165,7 @@ impl Certificate {
         let any: serde_json::Value = serde_json::from_str(&text).map_err(form)?;
         let format = any.get("format").and_then(serde_json::Value::as_u64);
         match format.and_then(|format| u32::try_from(format).ok()) {
-            Some(OLDEST_FORMAT..=FORMAT) => {}
+            Some(FORMAT) => {}
             Some(other) => return Err(BadCertificate::Format(other)),
             None => return Err(form("it has no format")),
         }
@@ -217,7 +215,7 @@ mod tests {
             plan_version: 2,
             plan_hash: "01".repeat(32),
             solutions: "92".to_owned(),
-            unique: Some("12".to_owned()),
+            fundamental: Some("12".to_owned()),
             half_turn: Some("4".to_owned()),
             quarter_turn: Some("0".to_owned()),
             seconds: 1.5,
@@ -226,7 +224,7 @@ mod tests {
                 outcome: "passed".to_owned(),
                 reason: "a \"reason\"".to_owned(),
             }],
-            confirmed: Some(Levels { none: 2, referee: 1, ..Levels::default() }),
+            confirmed: Levels { none: 2, referee: 1, ..Levels::default() },
             recounts: Some(Recounts { random: 1, wrong: 0, at_most_wrong: 2 }),
             workers: Vec::new(),
             counts: 3,
@@ -253,10 +251,7 @@ mod tests {
         // A text that another key signed is valid, but names that key.
         let forged = certificate().sign(&[8; 32]);
         assert_ne!(Certificate::read(&forged).unwrap().public_key, public_key(&secret));
-        let later = text.replace("\"format\": 2", "\"format\": 3");
-        assert_eq!(Certificate::read(&later), Err(BadCertificate::Format(3)));
-        let earlier = Certificate { format: 1, confirmed: None, recounts: None, ..certificate() }
-            .sign(&secret);
-        assert!(!earlier.contains("confirmed") && Certificate::read(&earlier).is_ok());
+        let later = text.replace("\"format\": 1", "\"format\": 2");
+        assert_eq!(Certificate::read(&later), Err(BadCertificate::Format(2)));
     }
 }

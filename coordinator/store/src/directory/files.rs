@@ -18,7 +18,7 @@
 //! DIR/trust.seal                  the number of lines in trust.jsonl, and the hash of the last
 //! DIR/events.jsonl                the events of the cluster
 //! DIR/secret                      32 random bytes, private
-//! DIR/doors/                      keys, tokens and join strings, private
+//! DIR/auth/                      keys, tokens and join strings, private
 //! DIR/signing-key                 the key that signs certificates, private
 //! DIR/db/                         sled; can be rebuilt from the rest
 //! ```
@@ -35,7 +35,10 @@ use common::{hex, run::RunId};
 
 use crate::{
     StoreError, descriptors,
-    journal::{manifest, text::format_of},
+    journal::{
+        manifest,
+        text::{FORMAT, format_of},
+    },
 };
 
 pub(crate) const MARKER: &str = "format.json";
@@ -110,39 +113,29 @@ impl DataFiles {
         read_decoded(&self.dir.join(SECRET), Secret::decode)
     }
 
-    /// Marks an empty directory, or one of an older format, with this program's format.
+    /// Marks an empty directory with this program's format.
     fn claim(&self) -> Result<(), StoreError> {
-        let found = self.check()?;
-        if found == Some(manifest::FORMAT) {
+        if self.is_marked()? {
             return Ok(());
-        }
-        if let Some(older) = found {
-            tracing::info!(
-                "{} has format {older}: existing data stay unchanged, new data get format {}, and \
-                 programs that support only format {older} will refuse the directory from now on",
-                self.dir.display(),
-                manifest::FORMAT
-            );
         }
         let runs = self.runs();
         fs::create_dir_all(&runs).map_err(failed("create", &runs))?;
         write_durably(&self.dir.join(MARKER), &manifest::marker())
     }
 
-    /// Returns the directory's format; `None` if it is empty. Fails if it is foreign.
-    fn check(&self) -> Result<Option<u32>, StoreError> {
+    /// Returns whether the directory is marked; otherwise it is empty. Fails if it is foreign.
+    fn is_marked(&self) -> Result<bool, StoreError> {
         let marker = self.dir.join(MARKER);
         match fs::read_to_string(&marker) {
             Ok(text) => match (manifest::check_marker(text.trim_end()), format_of(&text)) {
-                (Ok(format), _) => Ok(Some(format)),
-                (Err(_), Some(found)) if found != manifest::FORMAT => {
-                    let (dir, ours) = (self.dir.clone(), manifest::FORMAT);
-                    Err(StoreError::FormatVersion { dir, found, ours })
+                (Ok(()), _) => Ok(true),
+                (Err(_), Some(found)) if found != FORMAT => {
+                    Err(StoreError::FormatVersion { dir: self.dir.clone(), found, ours: FORMAT })
                 }
                 (Err(what), _) => Err(StoreError::damaged(&marker, None, what)),
             },
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.foreign_entry().map_or(Ok(None), |found| {
+                self.foreign_entry().map_or(Ok(false), |found| {
                     Err(StoreError::ForeignDirectory {
                         dir: self.dir.clone(),
                         found: found.to_string_lossy().into_owned(),
@@ -199,7 +192,7 @@ impl Lock {
     /// Locks a directory that is marked or empty; creates it if it is missing.
     pub(crate) fn exclusive(data_files: &DataFiles) -> Result<Self, StoreError> {
         claim_folder(&data_files.dir)?;
-        data_files.check()?;
+        data_files.is_marked()?;
         let path = data_files.dir.join(LOCK);
         let mut file = OpenOptions::new()
             .create(true)
@@ -238,7 +231,7 @@ impl Lock {
 
     pub(crate) fn marked(data_files: &DataFiles) -> Result<bool, StoreError> {
         fs::read_dir(&data_files.dir).map_err(failed("read", &data_files.dir))?;
-        Ok(data_files.check()?.is_some())
+        data_files.is_marked()
     }
 }
 
@@ -373,17 +366,15 @@ impl Secret {
         hex::encode(&self.0) + &hex::encode(&crc32fast::hash(&self.0).to_be_bytes())
     }
 
-    /// Decodes 64 or 72 digits; earlier versions wrote no CRC.
     pub(crate) fn decode(text: &str) -> Result<Self, &'static str> {
         let text = text.to_ascii_lowercase();
-        let (digits, check) = text.split_at_checked(64).unwrap_or_default();
-        let check = Some(check).filter(|check| !check.is_empty()).map(hex::decode);
-        let (Some(bytes), None | Some(Some(_))) = (hex::decode(digits), check) else {
-            return Err("it is not 64 or 72 hexadecimal digits");
+        let (bytes, check) = text.split_at_checked(64).unwrap_or_default();
+        let (Some(bytes), Some(check)) = (hex::decode(bytes), hex::decode(check)) else {
+            return Err("it is not 72 hexadecimal digits");
         };
-        match check.flatten().is_some_and(|check| check != crc32fast::hash(&bytes).to_be_bytes()) {
-            true => Err("its checksum is wrong"),
-            false => Ok(Self(bytes)),
+        match check == crc32fast::hash(&bytes).to_be_bytes() {
+            true => Ok(Self(bytes)),
+            false => Err("its checksum is wrong"),
         }
     }
 }

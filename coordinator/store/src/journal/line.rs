@@ -3,9 +3,7 @@
 //! A line is one JSON object with the fields of [`Fields`] in that order, without spaces.
 //! `prev` is the first 16 bytes of the SHA-256 of the line before (of the manifest, for the first
 //! line), and `crc` is the checksum (`common::sealed`). The format is frozen by a test; changing it raises
-//! [`crate::journal::manifest::FORMAT`]. Lines of format 1 lack `units`, `fence`, `principal` and
-//! `elapsed_ms`; a journal may begin with such lines. Kinds `recounted`, `settled` and `voided` came with
-//! format 3.
+//! [`crate::journal::text::FORMAT`].
 
 use std::{
     borrow::{Borrow, Cow},
@@ -38,7 +36,7 @@ pub(crate) struct End {
     pub(crate) lines: u64,
     /// The link that the next line names.
     pub(crate) head: Link,
-    /// The term of the coordinator that wrote the last line; 0 if the line states none.
+    /// The term of the coordinator that wrote the last line; 0 if there is none.
     pub(crate) fence: u64,
 }
 
@@ -59,7 +57,8 @@ impl End {
         let line = JournalLine {
             sequence: self.lines + 1,
             plan: plan.hash(),
-            stamp: Some(Stamp { units: plan.task_units(entry.record.task), fence }),
+            units: plan.task_units(entry.record.task),
+            fence,
             entry,
             prev: self.head,
         };
@@ -83,17 +82,15 @@ struct Fields<'a> {
     #[serde(with = "as_text")]
     plan: PlanHash,
     task: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    units: Option<[u64; 2]>,
+    units: [u64; 2],
     epoch: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    fence: Option<u64>,
+    fence: u64,
     #[serde(with = "as_text")]
     count: u64,
     #[serde(with = "as_text")]
     worker: WorkerId,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    principal: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    principal: Cow<'a, str>,
     #[serde(with = "as_text")]
     kernel: KernelName,
     #[serde(with = "as_text")]
@@ -102,8 +99,7 @@ struct Fields<'a> {
     version: Cow<'a, str>,
     duration_us: u64,
     accepted_unix_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    elapsed_ms: Option<u64>,
+    elapsed_ms: u64,
     #[serde(with = "as_text")]
     prev: Link,
 }
@@ -113,19 +109,12 @@ struct Fields<'a> {
 pub(crate) struct JournalLine<E = JournalEntry> {
     pub(crate) sequence: u64,
     pub(crate) plan: PlanHash,
-    /// `None` in a line of format 1, which also lacks principal and elapsed time.
-    pub(crate) stamp: Option<Stamp>,
-    pub(crate) entry: E,
-    pub(crate) prev: Link,
-}
-
-/// The fields that the store adds to a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
     /// The task's units, which identify the work even if plans divide it differently.
     pub(crate) units: Range<u64>,
     /// The term of the coordinator that wrote the line.
     pub(crate) fence: u64,
+    pub(crate) entry: E,
+    pub(crate) prev: Link,
 }
 
 impl<E: Borrow<JournalEntry>> JournalLine<E> {
@@ -139,25 +128,24 @@ impl<E: Borrow<JournalEntry>> JournalLine<E> {
     fn encode_onto(&self, text: &mut Vec<u8>) {
         let start = text.len();
         let JournalEntry { kind, record } = self.entry.borrow();
-        let stamp = self.stamp.as_ref();
         let fields = Fields {
             seq: self.sequence,
             kind: *kind,
             run: record.run,
             plan: self.plan,
             task: record.task.0,
-            units: stamp.map(|stamp| [stamp.units.start, stamp.units.end]),
+            units: [self.units.start, self.units.end],
             epoch: record.epoch.0,
-            fence: stamp.map(|stamp| stamp.fence),
+            fence: self.fence,
             count: record.count,
             worker: record.worker,
-            principal: stamp.map(|_| record.principal.as_str().into()),
+            principal: record.principal.as_str().into(),
             kernel: record.kernel,
             orientation: record.orientation,
             version: record.version.as_str().into(),
             duration_us: record.duration_us,
             accepted_unix_ms: record.accepted_unix_ms,
-            elapsed_ms: stamp.map(|_| record.elapsed_ms),
+            elapsed_ms: record.elapsed_ms,
             prev: self.prev,
         };
         serde_json::to_writer(&mut *text, &fields).expect("strings and numbers become JSON");
@@ -172,38 +160,26 @@ impl JournalLine {
         std::str::from_utf8(text).map_err(|_| not_a_line(&"it is not UTF-8"))?;
         let text = sealed::open(text).map_err(Damage::new)?;
         let fields: Fields = serde_json::from_slice(&text).map_err(|error| not_a_line(&error))?;
-        let (stamp, principal, elapsed_ms) =
-            match (fields.units, fields.fence, fields.principal, fields.elapsed_ms) {
-                (Some([start, end]), Some(fence), Some(principal), Some(elapsed_ms)) => {
-                    let units = start..end;
-                    (Some(Stamp { units, fence }), Principal::from_stored(&principal), elapsed_ms)
-                }
-                (None, None, None, None) => {
-                    (None, Principal::from_stored(&fields.worker.to_string()), 0)
-                }
-                _ => {
-                    let why = "some of units, fence, principal and elapsed_ms are missing";
-                    return Err(not_a_line(&why));
-                }
-            };
         let record = Record {
             run: fields.run,
             task: TaskId(fields.task),
             epoch: Epoch(fields.epoch),
             count: fields.count,
             worker: fields.worker,
-            principal,
+            principal: Principal::from_stored(&fields.principal),
             version: fields.version.into_owned(),
             kernel: fields.kernel,
             orientation: fields.orientation,
             duration_us: fields.duration_us,
             accepted_unix_ms: fields.accepted_unix_ms,
-            elapsed_ms,
+            elapsed_ms: fields.elapsed_ms,
         };
+        let [start, end] = fields.units;
         Ok(Self {
             sequence: fields.seq,
             plan: fields.plan,
-            stamp,
+            units: start..end,
+            fence: fields.fence,
             entry: fields.kind.of(record),
             prev: fields.prev,
         })
@@ -232,7 +208,8 @@ mod tests {
         JournalLine {
             sequence: 1,
             plan: "0123456789abcdef".repeat(4).parse().unwrap(),
-            stamp: Some(Stamp { units: 14..16, fence: 3 }),
+            units: 14..16,
+            fence: 3,
             entry: EntryKind::Disputed.of(record),
             prev: Link::after(b"manifest"),
         }
@@ -241,36 +218,15 @@ mod tests {
     #[test]
     fn the_text_is_frozen() {
         let expected = concat!(
-            r#"{"seq":1,"kind":"quarantined","run":"00000000000000ab","#,
+            r#"{"seq":1,"kind":"disputed","run":"00000000000000ab","#,
             r#""plan":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
             r#""task":7,"units":[14,16],"epoch":2,"fence":3,"count":"18446744073709551615","#,
             r#""worker":"000000000000000000000000000000cd","principal":"ab","kernel":"avx512","#,
-            r#""orientation":"turned","version":"0.1.0","duration_us":1000000,"#,
+            r#""orientation":"rotated","version":"0.1.0","duration_us":1000000,"#,
             r#""accepted_unix_ms":1700000000000,"elapsed_ms":4500,"#,
-            r#""prev":"05b3abf2579a5eb66403cd78be557fd8","crc":"a41886d8"}"#,
+            r#""prev":"05b3abf2579a5eb66403cd78be557fd8","crc":"e8c17db0"}"#,
         );
         assert_eq!(line("0.1.0").encode(), expected);
-    }
-
-    #[test]
-    fn lines_of_format_1_round_trip() {
-        let expected = concat!(
-            r#"{"seq":1,"kind":"quarantined","run":"00000000000000ab","#,
-            r#""plan":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
-            r#""task":7,"epoch":2,"count":"18446744073709551615","#,
-            r#""worker":"000000000000000000000000000000cd","kernel":"avx512","#,
-            r#""orientation":"turned","version":"0.1.0","duration_us":1000000,"#,
-            r#""accepted_unix_ms":1700000000000,"prev":"05b3abf2579a5eb66403cd78be557fd8","crc":"079bc185"}"#,
-        );
-        let line = JournalLine::decode(expected.as_bytes()).unwrap();
-        assert_eq!(line.stamp, None);
-        assert_eq!(line.entry.record.principal.as_str(), "000000000000000000000000000000cd");
-        assert_eq!(line.encode(), expected);
-        // A line with only some of the new fields has neither format.
-        let body = expected.replace(r#""epoch":2"#, r#""epoch":2,"fence":3"#);
-        let error =
-            JournalLine::decode(&sealed::resealed(body.as_bytes())).unwrap_err().to_string();
-        assert!(error.contains("missing"), "{error}");
     }
 
     #[test]
@@ -299,10 +255,10 @@ mod tests {
             String::new(),
             text.replace(r#","crc""#, r#","cr""#),
             resealed(body.replace("avx512", "abacus")),
-            resealed(body.replace("turned", "sideways")),
+            resealed(body.replace("rotated", "sideways")),
             resealed(body.replace("18446744073709551615", "18446744073709551616")),
             resealed(body.replace(r#""task":7"#, r#""task":-7"#)),
-            resealed(body.replace("quarantined", "wished")),
+            resealed(body.replace("disputed", "wished")),
             resealed(format!(r#"{body},"more":"fields"#)),
         ];
         for bad in bad {

@@ -1,5 +1,5 @@
 //! The small files: a run's manifest and state, the directory's marker. Pure.
-//! A test freezes their bytes; a change raises [`FORMAT`].
+//! A test freezes their bytes; a change raises [`crate::journal::text::FORMAT`].
 
 use common::{
     board::Board,
@@ -15,15 +15,9 @@ use crate::{
     RunManifest, RunState, SymmetricCounts,
     journal::{
         End,
-        text::{Damage, FILE_FORMAT, Link, seal, unseal, unseal_of},
+        text::{Damage, FORMAT, Link, seal, unseal},
     },
 };
-
-/// The version of the data directory and everything in it.
-pub(crate) const FORMAT: u32 = 3;
-
-/// The oldest version that is still read; its journal lines have fewer fields.
-pub(crate) const OLDEST_FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +34,6 @@ struct Fields {
     plan_version: u16,
     priority: i32,
     created_unix_ms: u64,
-    // Absent in older manifests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
@@ -48,7 +41,7 @@ struct Fields {
 /// Encodes a manifest, without a line end.
 pub(crate) fn encode(manifest: &RunManifest) -> String {
     seal(&Fields {
-        format: FILE_FORMAT,
+        format: FORMAT,
         run: manifest.run,
         n: manifest.spec.board.n(),
         layout: manifest.spec.layout,
@@ -110,7 +103,7 @@ pub(crate) struct SavedState {
 /// Encodes a state file of a run whose journal ends at `end`, without a line end.
 pub(crate) fn encode_state(run: RunId, state: RunState, end: &End) -> String {
     let End { lines, head, .. } = *end;
-    seal(&SavedState { format: FILE_FORMAT, run, state, lines, head })
+    seal(&SavedState { format: FORMAT, run, state, lines, head })
 }
 
 pub(crate) fn decode_state(run: RunId, text: &str) -> Result<SavedState, Damage> {
@@ -134,7 +127,7 @@ struct SymmetricFields {
 /// Encodes a run's symmetric solutions, without a line end.
 pub(crate) fn encode_symmetric(run: RunId, counts: SymmetricCounts) -> String {
     let SymmetricCounts { half_turn, quarter_turn } = counts;
-    seal(&SymmetricFields { format: FILE_FORMAT, run, half_turn, quarter_turn })
+    seal(&SymmetricFields { format: FORMAT, run, half_turn, quarter_turn })
 }
 
 pub(crate) fn decode_symmetric(run: RunId, text: &str) -> Result<SymmetricCounts, Damage> {
@@ -160,7 +153,7 @@ pub(crate) fn encode_recheck(run: RunId, recheck: Recheck) -> String {
         Recheck::All => "all".to_owned(),
         Recheck::Millionths(millionths) => millionths.to_string(),
     };
-    seal(&RecheckFields { format: FILE_FORMAT, run, recheck })
+    seal(&RecheckFields { format: FORMAT, run, recheck })
 }
 
 /// Decodes the share of the tasks of `run` to recheck.
@@ -188,7 +181,7 @@ struct TermFields {
 
 /// Encodes the coordinator's term, without a line end.
 pub(crate) fn encode_term(term: u64) -> String {
-    seal(&TermFields { format: FILE_FORMAT, term })
+    seal(&TermFields { format: FORMAT, term })
 }
 
 pub(crate) fn decode_term(text: &str) -> Result<u64, Damage> {
@@ -209,11 +202,10 @@ pub(crate) fn marker() -> String {
     seal(&MarkerFields { format: FORMAT, program: PROGRAM.to_owned() })
 }
 
-/// Returns the format that a marker states.
-pub(crate) fn check_marker(text: &str) -> Result<u32, Damage> {
-    let fields: MarkerFields = unseal_of(text, OLDEST_FORMAT..=FORMAT)?;
+pub(crate) fn check_marker(text: &str) -> Result<(), Damage> {
+    let fields: MarkerFields = unseal(text)?;
     match fields.program == PROGRAM {
-        true => Ok(fields.format),
+        true => Ok(()),
         false => Err(Damage(format!("it belongs to program '{}'", fields.program))),
     }
 }
@@ -265,8 +257,8 @@ mod tests {
                 r#""check":"0c2c3d4426714acdffcb08c37604bc036d6dbbe2acb8f2457d904172566f0d02"}"#,
             ),
             concat!(
-                r#"{"format":3,"program":"queens coordinator","#,
-                r#""check":"ab5f942f6e5ce7f31647b2de8386b4d947c99ed4bbf2906f09ca1b69e32bbafa"}"#,
+                r#"{"format":1,"program":"queens coordinator","#,
+                r#""check":"98b64987eb34b67807ce6a1cba97bb13af761e6246452680b2b59de043cc8526"}"#,
             ),
             concat!(
                 r#"{"format":1,"run":"00000000000000ab","half_turn":"3000","quarter_turn":"64","#,
@@ -308,7 +300,7 @@ mod tests {
         let too_much = encode_recheck(RunId(1), Recheck::Millionths(1_000_001));
         assert!(decode_recheck(RunId(1), &too_much).is_err());
         assert_eq!(decode_term(&encode_term(u64::MAX)), Ok(u64::MAX));
-        assert_eq!(check_marker(&marker()), Ok(FORMAT));
+        assert_eq!(check_marker(&marker()), Ok(()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     directory::{files, files::RunFiles},
     journal::{
         Chain, End, Reader, Source,
-        text::{self, Damage, FILE_FORMAT, Link},
+        text::{self, Damage, FORMAT, Link},
     },
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct Seal {
 
 impl Seal {
     pub(crate) fn new(run: RunId, segment: u64, &End { lines, bytes, head, .. }: &End) -> Self {
-        Self { format: FILE_FORMAT, run, segment, lines, bytes, head }
+        Self { format: FORMAT, run, segment, lines, bytes, head }
     }
 }
 

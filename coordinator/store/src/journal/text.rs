@@ -6,7 +6,6 @@
 
 use std::{
     fmt::{self, Display},
-    ops::RangeInclusive,
     str::FromStr,
 };
 
@@ -14,8 +13,8 @@ use common::hex;
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-/// The version of small files; the marker has the directory's version instead.
-pub(crate) const FILE_FORMAT: u32 = 1;
+/// The version of the data directory and of everything in it.
+pub(crate) const FORMAT: u32 = 1;
 
 const CHECK_KEY: &str = r#","check":""#;
 
@@ -64,19 +63,10 @@ pub(crate) fn seal(fields: &impl Serialize) -> String {
     with_check(text)
 }
 
-/// Decodes a text of the current format that [`seal`] encoded.
+/// Decodes a text that [`seal`] encoded.
 pub(crate) fn unseal<T: DeserializeOwned>(text: &str) -> Result<T, Damage> {
-    unseal_of(text, FILE_FORMAT..=FILE_FORMAT)
-}
-
-/// Decodes a text of one of several formats that [`seal`] encoded.
-pub(crate) fn unseal_of<T: DeserializeOwned>(
-    text: &str,
-    formats: RangeInclusive<u32>,
-) -> Result<T, Damage> {
-    if let Some(found) = format_of(text).filter(|format| !formats.contains(format)) {
-        let known = formats.end();
-        let what = format!("unsupported format {found} (this version supports {known})");
+    if let Some(found) = format_of(text).filter(|format| *format != FORMAT) {
+        let what = format!("unsupported format {found} (this version supports {FORMAT})");
         return Err(Damage(what));
     }
     let (body, check) = text

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     StoreError, Trust, TrustRecord, descriptors,
     directory::files,
-    journal::text::{self, Damage, FILE_FORMAT, Link},
+    journal::text::{self, Damage, FORMAT, Link},
 };
 
 /// The fields of a line, in their order, without the check hash at its end.
@@ -26,7 +26,6 @@ struct Fields {
     worker: WorkerId,
     principal: String,
     name: String,
-    faults: u64,
     reason: String,
     since_unix_ms: u64,
     /// Set for [`Trust::SelfTestFailed`].
@@ -34,7 +33,7 @@ struct Fields {
     from_unix_ms: Option<u64>,
     /// Set for [`Trust::SelfTestPassed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    proofs: Option<u64>,
+    passed: Option<u64>,
     #[serde(with = "as_text")]
     prev: Link,
 }
@@ -138,7 +137,7 @@ impl TrustChain {
             files::sync_parent(path)?;
         }
         let lines = self.records.len() as u64;
-        let seal = text::seal(&SealFields { format: FILE_FORMAT, lines, head: self.head });
+        let seal = text::seal(&SealFields { format: FORMAT, lines, head: self.head });
         // The lines are valid without the seal, so a failure to write it is only logged.
         if let Err(error) = files::write_durably(&path.with_extension("seal"), &seal) {
             tracing::warn!("{error}");
@@ -161,23 +160,22 @@ fn read_seal(path: &Path) -> Result<Option<SealFields>, StoreError> {
 }
 
 pub(crate) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
-    let (from_unix_ms, proofs) = match record.trust {
-        Trust::Suspect | Trust::Barred | Trust::Trusted | Trust::TokenBarred => (None, None),
+    let (from_unix_ms, passed) = match record.trust {
+        Trust::Barred | Trust::Trusted | Trust::TokenBarred => (None, None),
         Trust::SelfTestFailed { from_unix_ms } => (Some(from_unix_ms), None),
         Trust::SelfTestPassed { passed } => (None, Some(passed)),
     };
     text::seal(&Fields {
-        format: FILE_FORMAT,
+        format: FORMAT,
         seq,
         trust: record.trust.stored().to_owned(),
         worker: record.worker,
         principal: record.principal.to_string(),
         name: record.name.clone(),
-        faults: record.faults,
         reason: record.reason.clone(),
         since_unix_ms: record.since_unix_ms,
         from_unix_ms,
-        proofs,
+        passed,
         prev,
     })
 }
@@ -185,12 +183,11 @@ pub(crate) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
 pub(crate) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), Damage> {
     let fields: Fields = text::unseal(line)?;
     let all = [
-        Some(Trust::Suspect),
         Some(Trust::Barred),
         Some(Trust::Trusted),
         Some(Trust::TokenBarred),
         fields.from_unix_ms.map(|from_unix_ms| Trust::SelfTestFailed { from_unix_ms }),
-        fields.proofs.map(|passed| Trust::SelfTestPassed { passed }),
+        fields.passed.map(|passed| Trust::SelfTestPassed { passed }),
     ];
     let trust = all.into_iter().flatten().find(|trust| trust.stored() == fields.trust);
     let record = TrustRecord {
@@ -198,7 +195,6 @@ pub(crate) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), Damage> {
         principal: Principal::from_stored(&fields.principal),
         name: fields.name,
         trust: trust.ok_or_else(|| Damage(format!("invalid trust '{}'", fields.trust)))?,
-        faults: fields.faults,
         reason: fields.reason,
         since_unix_ms: fields.since_unix_ms,
     };
@@ -211,13 +207,12 @@ mod tests {
 
     use super::*;
 
-    fn record(trust: Trust, faults: u64) -> TrustRecord {
+    fn record(trust: Trust) -> TrustRecord {
         TrustRecord {
             worker: WorkerId(0xcd),
             principal: Principal::from_stored("lab"),
             name: "a \"name\",\nof 王后".to_owned(),
             trust,
-            faults,
             reason: "task 7 of run 1".to_owned(),
             since_unix_ms: 1_700_000_000_000,
         }
@@ -228,11 +223,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trust.jsonl");
         let all = [
-            record(Trust::Suspect, 1),
-            record(Trust::Barred, 3),
-            record(Trust::TokenBarred, 3),
-            record(Trust::SelfTestPassed { passed: 16 }, 3),
-            record(Trust::SelfTestFailed { from_unix_ms: 5 }, 3),
+            record(Trust::Trusted),
+            record(Trust::Barred),
+            record(Trust::TokenBarred),
+            record(Trust::SelfTestPassed { passed: 16 }),
+            record(Trust::SelfTestFailed { from_unix_ms: 5 }),
         ];
         let open = || TrustChain::read(&path, true);
         let append = |records: &[TrustRecord]| {
@@ -273,22 +268,22 @@ mod tests {
 
     #[test]
     fn the_text_is_frozen() {
-        let mut plain = record(Trust::Barred, 3);
+        let mut plain = record(Trust::Barred);
         "lab-7".clone_into(&mut plain.name);
         let text = encode(2, &plain, Link::after(b""));
         let body = concat!(
             r#"{"format":1,"seq":2,"trust":"barred","worker":"000000000000000000000000000000cd","#,
-            r#""principal":"lab","name":"lab-7","faults":3,"reason":"task 7 of run 1","#,
+            r#""principal":"lab","name":"lab-7","reason":"task 7 of run 1","#,
             r#""since_unix_ms":1700000000000,"prev":"e3b0c44298fc1c149afbf4c8996fb924","#,
             r#""check":""#,
         );
         assert!(text.starts_with(body), "{text}");
         // Optional fields come before `prev`.
         for (trust, part) in [
-            (Trust::SelfTestPassed { passed: 16 }, r#","proofs":16,"prev""#),
+            (Trust::SelfTestPassed { passed: 16 }, r#","passed":16,"prev""#),
             (Trust::SelfTestFailed { from_unix_ms: 5 }, r#","from_unix_ms":5,"prev""#),
         ] {
-            let text = encode(2, &record(trust, 0), Link::after(b""));
+            let text = encode(2, &record(trust), Link::after(b""));
             assert!(text.contains(part), "{text}");
         }
     }

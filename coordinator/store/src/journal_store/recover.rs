@@ -117,7 +117,7 @@ impl<'a, S: Source> Walk<'a, S> {
             bytes: offset,
             lines: line.sequence,
             head: Link::after(text.as_bytes()),
-            fence: line.stamp.as_ref().map_or(self.end.fence, |stamp| stamp.fence),
+            fence: line.fence,
         };
         self.note_saved_head();
         [place, fold, self.check_seal()].into_iter().filter_map(Result::err).collect()
@@ -139,21 +139,18 @@ impl<'a, S: Source> Walk<'a, S> {
 
     fn check_place(&self, line: &JournalLine) -> Result<(), Damage> {
         let (record, end, ours) = (&line.entry.record, &self.end, &self.found.manifest);
-        let fence = line.stamp.as_ref().map(|stamp| stamp.fence);
         let what = if line.sequence != end.lines + 1 {
             format!("its sequence number is {}, not {}", line.sequence, end.lines + 1)
         } else if record.run != ours.run {
             format!("it belongs to run {}", record.run)
         } else if line.plan != ours.plan {
             format!("it belongs to plan {}, but the run has plan {}", line.plan, ours.plan)
-        } else if let Some(fence) = fence.filter(|fence| *fence < end.fence) {
-            let before = end.fence;
+        } else if line.fence < end.fence {
+            let (fence, before) = (line.fence, end.fence);
             format!(
                 "it has term {fence}, but the line before has term {before}: two coordinators wrote \
                  the journal"
             )
-        } else if fence.is_none() && end.fence > 0 {
-            "it has format 1, but the line before has a later format".to_owned()
         } else if line.prev != end.head {
             let (named, head) = (line.prev, end.head);
             format!(
@@ -166,17 +163,15 @@ impl<'a, S: Source> Walk<'a, S> {
         Err(Damage(what))
     }
 
-    /// Checks that a line that names its task's units names those of the plan.
+    /// Checks that a line names its task's units in the plan.
     fn check_units(&self, line: &JournalLine) -> Result<(), Damage> {
         let task = line.entry.record.task;
         let ours = self.plan.task_units(task);
-        match &line.stamp {
-            Some(stamp) if stamp.units != ours => Err(Damage(format!(
-                "it names units {:?} for task {task}, but the plan has {ours:?}",
-                stamp.units
-            ))),
-            _ => Ok(()),
+        if line.units == ours {
+            return Ok(());
         }
+        let named = &line.units;
+        Err(Damage(format!("it names units {named:?} for task {task}, but the plan has {ours:?}")))
     }
 
     fn check_seal(&self) -> Result<(), Damage> {

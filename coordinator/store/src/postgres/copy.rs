@@ -206,7 +206,7 @@ mod tests {
         let changes = [
             Change::State { run: RunId(2), state: RunState::Paused },
             Change::Recheck { run: RunId(1), recheck: Recheck::All },
-            Change::Trust(trust("王后 \\ \"x\"", Trust::Suspect)),
+            Change::Trust(trust("王后 \\ \"x\"", Trust::Barred)),
         ];
         store.apply(&changes).unwrap();
         let counts = SymmetricCounts { half_turn: 12, quarter_turn: 0 };
@@ -239,8 +239,8 @@ mod tests {
         assert!(matches!(copy_to_database(&from, &url, quiet), Err(StoreError::InUse { .. })));
         let (before, term) = (everything(&disk), disk.term());
         drop(disk);
-        fs::create_dir(from.join("doors")).unwrap();
-        fs::write(from.join("doors/tokens.json"), "[ ]\n").unwrap();
+        fs::create_dir(from.join("auth")).unwrap();
+        fs::write(from.join("auth/tokens.json"), "[ ]\n").unwrap();
         assert_eq!(copy_to_database(&from, &url, quiet).unwrap(), 2);
         let again = copy_to_database(&from, &url, quiet).unwrap_err().to_string();
         assert!(again.contains("holds runs already"), "{again}");
@@ -264,7 +264,7 @@ mod tests {
         disk.apply(&[accepted(31)]).unwrap();
         drop(disk);
         assert_eq!(verify(&to).unwrap().runs[0].tasks_done, 32);
-        assert_eq!(fs::read_to_string(to.join("doors/tokens.json")).unwrap(), "[ ]\n");
+        assert_eq!(fs::read_to_string(to.join("auth/tokens.json")).unwrap(), "[ ]\n");
         assert!(copy_to_directory(&url, &to, quiet).is_err());
         // A changed byte is found.
         server.ask(

@@ -350,9 +350,9 @@ impl Checks {
             };
             write!(
                 f,
-                ", unique {}\n  checks     {} half-turn and {} quarter-turn solutions, {source},\n             \
+                " ({} fundamental)\n  checks     {} half-turn and {} quarter-turn solutions, {source},\n             \
                  agree by Burnside's lemma",
-                counts.unique(),
+                counts.fundamental(),
                 counts.half_turn(),
                 counts.quarter_turn()
             )?;

@@ -62,10 +62,10 @@ fn a_complete_run_is_verified_and_unchanged() {
     let run = &report.runs[0];
     assert_eq!((run.solutions, run.tasks_done), (724, run.evidence.tasks));
     let checks = run.checks.unwrap();
-    assert_eq!(checks.counts.unwrap().unique(), 92);
+    assert_eq!(checks.counts.unwrap().fundamental(), 92);
     assert!(checks.published && checks.enumerated);
     let text = report.to_string();
-    assert!(text.contains("724, unique 92"), "{text}");
+    assert!(text.contains("724 (92 fundamental)"), "{text}");
     assert_eq!(fs::read(disk.journal()).unwrap(), before);
     assert!(
         !disk.dir().join("lock").exists() || fs::read(disk.dir().join("lock")).unwrap().is_empty()

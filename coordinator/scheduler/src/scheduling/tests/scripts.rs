@@ -198,7 +198,8 @@ impl Bench {
             "retry" => Command::Unpark,
             "recheck" => Command::Recheck(read(words[0])),
             "bar" | "suspect" => {
-                let trust = if verb == "bar" { Trust::Barred } else { Trust::Suspect };
+                let failed = Trust::SelfTestFailed { from_unix_ms: 0 };
+                let trust = if verb == "bar" { Trust::Barred } else { failed };
                 let record = test_records::trust(read(words[0]), trust, 1_000);
                 self.history.push(Change::Trust(record.clone()));
                 self.scheduler.restore_trust(&record);

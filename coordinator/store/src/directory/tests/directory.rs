@@ -50,9 +50,9 @@ fn another_format_or_plan_is_refused_with_both() {
     let mut disk = OnDisk::closed(&[]);
     let marker = disk.dir().join("format.json");
     let ours = fs::read_to_string(&marker).unwrap();
-    fs::write(&marker, ours.replace(r#""format":3"#, r#""format":4"#)).unwrap();
+    fs::write(&marker, ours.replace(r#""format":1"#, r#""format":2"#)).unwrap();
     let error = DiskStore::open(disk.dir()).unwrap_err();
-    let found = matches!(error, StoreError::FormatVersion { found: 4, ours: 3, .. });
+    let found = matches!(error, StoreError::FormatVersion { found: 2, ours: 1, .. });
     assert!(found, "{error}");
     fs::write(&marker, ours).unwrap();
 
@@ -93,61 +93,6 @@ fn a_run_without_a_manifest_was_never_created() {
     }
 }
 
-/// Copies a directory that this program wrote in an earlier format.
-fn copy(format: &Path, to: &Path) {
-    for from in files::entries(format).unwrap() {
-        let to = to.join(from.file_name().unwrap());
-        if from.is_dir() {
-            fs::create_dir(&to).unwrap();
-            copy(&from, &to);
-        } else {
-            fs::copy(from, to).unwrap();
-        }
-    }
-}
-
-/// Format 1 has a complete run of N = 8, and 20 of 36 tasks of N = 10; format 2 has
-/// 12 tasks of N = 24; format 3 has a run from before the rules of the three stores were merged.
-#[test]
-fn directories_of_earlier_formats_are_read_and_continued() {
-    for (format, run, state, lines, (total, elapsed_ms), (trusted, term)) in [
-        ("format-1", 0x6493eb41a8639ddb, RunState::Complete, 2, (92, 80), (0, 0)),
-        ("format-1", 0x87f08c38ffde93ed, RunState::Running, 20, (332, 84), (0, 0)),
-        ("format-2", 0x2188f0f67ab8096d, RunState::Running, 12, (537_458_759_122, 223_581), (3, 3)),
-        ("format-3", 0x2d9dcf340740ff9e, RunState::Complete, 18, (352, 1_467), (1, 1)),
-    ] {
-        let dir = tempfile::tempdir().unwrap();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(format), dir.path());
-        let run = RunId(run);
-        let path = dir.path().join("runs").join(run.to_string()).join("journal.jsonl");
-        let before = fs::read_to_string(&path).unwrap();
-        for start in 0..3 {
-            let verified = crate::verify(dir.path()).unwrap();
-            let report = verified.runs.iter().find(|report| report.manifest.run == run).unwrap();
-            let added = if state == RunState::Running { start } else { 0 };
-            assert_eq!(report.lines, lines + added, "{format}");
-            let mut store = DiskStore::open(dir.path()).unwrap();
-            assert_eq!(store.term(), term + start + 1, "{format}");
-            assert_eq!(store.trust().unwrap().len(), trusted, "{format}");
-            let stored = store.runs().unwrap().into_iter().find(|it| it.manifest.run == run);
-            let stored = stored.unwrap();
-            assert_eq!(stored.state, state, "{format}");
-            assert!(start > 0 || stored.elapsed_ms == elapsed_ms, "{format}: {stored:?}");
-            let fold = store.refold(run).unwrap();
-            assert_eq!(fold.total(), Ok(total), "{format}");
-            if state == RunState::Running {
-                // New lines have the new format, in the same chain.
-                let open = |task: &u64| fold.rows().all(|(counted, _)| counted.0 != *task);
-                let new = Record { run, ..record(1, (0..).find(open).unwrap(), 9, 0) };
-                store.apply(&[EntryKind::Accepted.change(new)]).unwrap();
-            }
-        }
-        assert!(fs::read_to_string(&path).unwrap().starts_with(&before), "{format}");
-        let marker = fs::read_to_string(dir.path().join("format.json")).unwrap();
-        assert!(marker.contains(r#""format":3"#), "{marker}");
-    }
-}
-
 #[test]
 #[cfg(unix)]
 fn the_secret_is_private() {
@@ -171,8 +116,7 @@ fn a_secret_with_a_changed_digit_is_refused() {
         let error = DiskStore::open(disk.dir()).unwrap_err().to_string();
         assert!(error.contains("its checksum is wrong"), "{error}");
     }
-    // The format of earlier versions, without a checksum.
-    fs::write(&path, &text[..64]).unwrap();
+    fs::write(&path, &text).unwrap();
     disk.reopen();
 }
 

@@ -13,10 +13,10 @@ use common::{plan::TaskId, run::RunId};
 use proptest::prelude::*;
 
 use crate::{
-    Change, DiskStore, EntryKind, MemoryStore, Recheck, Record, RunState, Store, StoreError,
-    TaskRow, TaskState,
+    Change, DiskStore, EntryKind, MemoryStore, Recheck, RunState, Store, StoreError, TaskRow,
+    TaskState,
     conformance::{Bench, OnDisk, accepted, lines, manifest, record, resealed, rows},
-    directory::files::{self, DataFiles, existing_backups},
+    directory::files::{DataFiles, existing_backups},
     journal::{AppendFile, End, manifest as format},
     journal_store::{
         recover::{self, FoundRun},
