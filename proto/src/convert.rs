@@ -9,7 +9,7 @@ use common::{
     limits,
     method::Layout,
     plan::{PlanHash, PlanSpec, TaskId},
-    run::{Epoch, Partial, RunId, SessionId, SubmitKey, TaskRef, WorkerId},
+    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, SubmitKey, TaskRef, WorkerId},
     sync::{
         Acknowledgement, Grant, HeldLease, Revocation, SelfTestReport, SyncReply, SyncRequest,
         Verdict, WorkerInfo,
@@ -91,6 +91,18 @@ plain_fields! {
     TaskId as u64: TaskId, |TaskId(task)| task;
     Epoch as u64: Epoch, |Epoch(epoch)| epoch;
     SessionId as u64: SessionId, |SessionId(session)| session;
+}
+
+impl Field<Vec<u8>> for Proof {
+    fn decode(field: &str, wire: Vec<u8>) -> Result<Self, BadMessage> {
+        let bytes = wire.as_slice().try_into();
+        let bad = |_| BadMessage::new(field, format!("a proof has 16 bytes, got {}", wire.len()));
+        bytes.map(u128::from_be_bytes).map(Proof).map_err(bad)
+    }
+
+    fn encode(self) -> Vec<u8> {
+        self.0.to_be_bytes().to_vec()
+    }
 }
 
 /// A human-readable reason.
@@ -285,15 +297,17 @@ impl From<TaskRef> for v1::TaskRef {
 
 enumeration!(
     Verdict,
-    "1 accepted, 2 duplicate, 3 conflict or 4 refused",
-    Accepted => Accepted, Duplicate => Duplicate, Conflict => Conflict, Refused => Refused
+    "1 accepted, 2 duplicate, 3 conflict, 4 refused or 5 refused and kept",
+    Accepted => Accepted, Duplicate => Duplicate, Conflict => Conflict, Refused => Refused,
+    RefusedKeep => RefusedKeep
 );
 
-message!(HeldLease, at most limits::HELD, { task, epoch, cost_done, started });
-message!(Partial, at most limits::PARTIALS, { task, epoch, count, kernel, orientation, duration_us });
-message!(Acknowledgement, at most limits::PARTIALS, { task, epoch, verdict, reason });
-message!(Grant, at most limits::GRANTS, { task, epoch, spec, orientation });
-message!(Revocation, at most limits::HELD, { task, epoch, reason });
+message!(LeaseKey, at most 1, { task, epoch, granted_unix_ms, proof });
+message!(HeldLease, at most limits::HELD, { lease, cost_done, started });
+message!(Partial, at most limits::PARTIALS, { lease, count, kernel, orientation, duration_us });
+message!(Acknowledgement, at most limits::PARTIALS, { lease, verdict, reason });
+message!(Grant, at most limits::GRANTS, { lease, spec, orientation });
+message!(Revocation, at most limits::HELD, { lease, reason });
 message!(SelfTestReport, at most 1, { failed_threads, suspect_window_ms, tests_passed });
 
 impl TryFrom<v1::SyncRequest> for SyncRequest {

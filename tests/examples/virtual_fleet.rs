@@ -300,14 +300,14 @@ impl Worker {
     /// Returns the end of its task.
     fn end(&self, plan: &Plan) -> Option<u64> {
         let grant = self.fake.held.first()?;
-        Some(self.since + plan.task_cost(grant.task.task) / 1_000)
+        Some(self.since + plan.task_cost(grant.lease.task.task) / 1_000)
     }
 
     fn count_until(&mut self, now: u64, plan: &Plan, tally: &mut Tally) {
         while let Some(end) = self.end(plan).filter(|end| *end <= now) {
             let grant = self.fake.held.remove(0);
             tally.counted_ms += end - self.since;
-            let duration_us = plan.task_cost(grant.task.task);
+            let duration_us = plan.task_cost(grant.lease.task.task);
             let kernel = self.fake.info.kernel;
             self.counted.push(Partial { kernel, duration_us, ..partial(&grant, 0) });
             self.since = end;
@@ -341,7 +341,7 @@ impl Worker {
     }
 
     fn request(&mut self, now: u64, plan: &Plan) -> SyncRequest {
-        let cost = |grant: &Grant| plan.task_cost(grant.task.task);
+        let cost = |grant: &Grant| plan.task_cost(grant.lease.task.task);
         let mut leases: Vec<HeldLease> = self.fake.held.iter().map(held).collect();
         if let Some((lease, grant)) = leases.first_mut().zip(self.fake.held.first()) {
             lease.started = true;

@@ -180,13 +180,12 @@ class Client(threading.Thread):
                 self.take_identity()
             partials, seconds = [], 0.0
             for grant in reply.grants:
-                task = grant.task.task
+                task = grant.lease.task.task
                 took = attack.exact.seconds[task]
                 seconds += took
                 partials.append(
                     queue_pb2.Partial(
-                        task=grant.task,
-                        epoch=grant.epoch,
+                        lease=grant.lease,
                         count=self.count(task),
                         kernel=types_pb2.KERNEL_AVX2,
                         orientation=grant.orientation,

@@ -40,11 +40,10 @@ def honest_counts(path):
 
 def lie(grant, honest):
     """The partial of a task, wrong by 8, 16, ... up to 80."""
-    count, duration_us = honest[grant.task.task]
+    count, duration_us = honest[grant.lease.task.task]
     return queue_pb2.Partial(
-        task=grant.task,
-        epoch=grant.epoch,
-        count=count + 8 * (1 + grant.task.task % 10),
+        lease=grant.lease,
+        count=count + 8 * (1 + grant.lease.task.task % 10),
         kernel=types_pb2.KERNEL_AVX2,
         orientation=grant.orientation,
         duration_us=duration_us,

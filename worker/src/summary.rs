@@ -14,6 +14,8 @@ pub struct Summary {
     /// Results that differ from another worker's.
     pub conflicts: u64,
     pub refused: u64,
+    /// Those of them that stay in the spool.
+    pub kept: u64,
     /// Leases that the coordinator revoked.
     pub revoked: u64,
     /// Leases released uncounted.
@@ -48,6 +50,7 @@ impl fmt::Display for Summary {
             (self.duplicates, "duplicate"),
             (self.conflicts, "in conflict"),
             (self.refused, "refused"),
+            (self.kept, "of them kept"),
             (self.revoked, "revoked"),
             (self.released, "released"),
             (self.unacknowledged, "unacknowledged"),

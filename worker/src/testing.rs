@@ -12,7 +12,7 @@ use common::{
     kernel::{Kernel, KernelName},
     method::Layout,
     plan::{Plan, TaskId},
-    run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
+    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
     self_test::SelfTestError,
     sync::{Acknowledgement, Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
     test_fixture::plan_of_cost,
@@ -20,7 +20,7 @@ use common::{
 
 use crate::{
     config::ComputeBudget,
-    engine::{JobResult, LeaseKey, Outcome, Settings, Work},
+    engine::{JobResult, Outcome, Settings, Work},
     pool::{CountTask, Job, MakeCounter},
 };
 
@@ -38,7 +38,12 @@ pub(crate) fn task_ref(plan: &Plan, task: u64) -> TaskRef {
 
 /// Returns the lease of a task of `plan` under its first epoch.
 pub(crate) fn lease(plan: &Plan, task: u64) -> LeaseKey {
-    LeaseKey { task: task_ref(plan, task), epoch: Epoch(1) }
+    LeaseKey {
+        task: task_ref(plan, task),
+        epoch: Epoch(1),
+        granted_unix_ms: 1_700_000_000_000,
+        proof: Proof(0xef),
+    }
 }
 
 pub(crate) fn work(plan: &Plan, task: u64) -> Work {
@@ -46,12 +51,7 @@ pub(crate) fn work(plan: &Plan, task: u64) -> Work {
 }
 
 pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
-    Grant {
-        task: task_ref(plan, task),
-        epoch: Epoch(1),
-        spec: *plan.spec(),
-        orientation: Orientation::Upright,
-    }
+    Grant { lease: lease(plan, task), spec: *plan.spec(), orientation: Orientation::Upright }
 }
 
 /// Returns the result of a task of `plan` on one thread.
@@ -63,8 +63,7 @@ pub(crate) fn result(plan: &Plan, task: u64, outcome: Outcome) -> JobResult {
 /// Returns a partial of the rotated board with the largest possible count.
 pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
     Partial {
-        task: task_ref(&plan(10), task),
-        epoch: Epoch(epoch),
+        lease: LeaseKey { epoch: Epoch(epoch), ..lease(&plan(10), task) },
         count: u64::MAX,
         kernel: KernelName::Scalar,
         orientation: Orientation::Rotated,
@@ -104,12 +103,12 @@ pub(crate) fn quiet() -> SyncReply {
 
 /// Returns the acknowledgement of a lease's result.
 pub(crate) fn acknowledge(lease: &LeaseKey, verdict: Verdict) -> Acknowledgement {
-    Acknowledgement { task: lease.task, epoch: lease.epoch, verdict, reason: "a reason".to_owned() }
+    Acknowledgement { lease: *lease, verdict, reason: "a reason".to_owned() }
 }
 
 /// Returns the tasks of the leases that a request lists.
 pub(crate) fn held(request: &SyncRequest) -> Vec<u64> {
-    request.held.iter().map(|held| held.task.task.0).collect()
+    request.held.iter().map(|held| held.lease.task.task.0).collect()
 }
 
 /// Returns a budget of `threads` with 16 MiB each.

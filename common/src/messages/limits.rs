@@ -29,7 +29,7 @@ pub const REASON_BYTES: usize = 256;
 pub const REVOCATION_BYTES: usize = 2 << 20;
 
 /// Maximum bytes of a revocation, without its reason.
-pub const REVOCATION_FRAME_BYTES: usize = 80;
+pub const REVOCATION_FRAME_BYTES: usize = 112;
 
 /// Maximum threads per worker.
 pub const THREADS: u32 = 4096;

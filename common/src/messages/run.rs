@@ -75,6 +75,10 @@ impl FromStr for SubmitKey {
     }
 }
 
+/// Proof that the coordinator granted a lease to a worker: a keyed hash that only the coordinator can make.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Proof(pub u128);
+
 /// A task of a run, with the plan that defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskRef {
@@ -84,12 +88,28 @@ pub struct TaskRef {
     pub task: TaskId,
 }
 
+/// A lease, as the coordinator grants it and as its worker names it afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseKey {
+    pub task: TaskRef,
+    pub epoch: Epoch,
+    /// Time of the grant by the coordinator's clock.
+    pub granted_unix_ms: u64,
+    pub proof: Proof,
+}
+
+impl fmt::Display for LeaseKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TaskRef { run, task, .. } = self.task;
+        write!(f, "task {task} of run {run} (epoch {})", self.epoch.0)
+    }
+}
+
 /// Weighted count of a task, as a worker submits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partial {
-    pub task: TaskRef,
     /// Lease under which the task was counted.
-    pub epoch: Epoch,
+    pub lease: LeaseKey,
     /// Weighted number of solutions in the task's units.
     pub count: u64,
     pub kernel: KernelName,
@@ -135,6 +155,7 @@ macro_rules! hexadecimal_id {
 hexadecimal_id!(RunId, u64, 16);
 hexadecimal_id!(WorkerId, u128, 32);
 hexadecimal_id!(SessionId, u64, 16);
+hexadecimal_id!(Proof, u128, 32);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use crate::{
     count::Orientation,
     kernel::KernelName,
     plan::PlanSpec,
-    run::{Epoch, Partial, SessionId, TaskRef, WorkerId},
+    run::{LeaseKey, Partial, SessionId, WorkerId},
 };
 
 /// A worker's call, which always lists its whole inventory.
@@ -61,8 +61,7 @@ pub struct WorkerInfo {
 /// A lease in a worker's inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldLease {
-    pub task: TaskRef,
-    pub epoch: Epoch,
+    pub lease: LeaseKey,
     /// Finished part of the task's cost.
     pub cost_done: u64,
     /// Whether a thread has started the task.
@@ -91,11 +90,10 @@ pub struct SyncReply {
     pub self_test_stored: bool,
 }
 
-/// Reply to a partial; whatever the verdict, the worker may drop the partial.
+/// Reply to a partial. The worker may drop the partial unless the verdict is [`Verdict::RefusedKeep`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acknowledgement {
-    pub task: TaskRef,
-    pub epoch: Epoch,
+    pub lease: LeaseKey,
     pub verdict: Verdict,
     /// Problem and remedy; empty if there is none.
     pub reason: String,
@@ -111,12 +109,14 @@ pub enum Verdict {
     /// Differs from an earlier count: the task is disputed.
     Conflict,
     Refused,
+    /// The lease's proof is not valid for this worker: the worker keeps the result, for which the reason
+    /// names the remedy.
+    RefusedKeep,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    pub task: TaskRef,
-    pub epoch: Epoch,
+    pub lease: LeaseKey,
     /// Spec of the plan, which the worker rebuilds and verifies by its hash.
     pub spec: PlanSpec,
     pub orientation: Orientation,
@@ -125,7 +125,6 @@ pub struct Grant {
 /// A revoked lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
-    pub task: TaskRef,
-    pub epoch: Epoch,
+    pub lease: LeaseKey,
     pub reason: String,
 }

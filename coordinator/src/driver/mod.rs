@@ -199,7 +199,7 @@ impl Driver {
     }
 
     fn restore(&mut self) -> Result<(), DriverError> {
-        self.scheduler.set_sampling_key(self.store.secret());
+        self.scheduler.set_key(self.store.secret());
         for record in self.store.trust()? {
             self.scheduler.restore_trust(&record);
         }

@@ -55,6 +55,11 @@ impl Bench {
         answer.try_recv().unwrap()
     }
 
+    /// Returns the partial of another worker that had leased the task.
+    fn leased(&self, id: u64, partial: Partial) -> Partial {
+        kit::as_if_leased(self.driver.store.secret(), id, partial)
+    }
+
     /// Counts all tasks as worker 1; returns the last partial.
     fn count_all(&mut self) -> Partial {
         let mut grants = self.sync(1, Vec::new()).grants;
@@ -97,7 +102,7 @@ fn a_completion_and_a_conflict_in_one_group_leave_no_outcome() {
     let last = bench.count_all();
     bench.finish_symmetric();
     // Not committed yet: the same group contains a conflicting count.
-    let wrong = Partial { count: last.count + 1, ..last };
+    let wrong = bench.leased(2, Partial { count: last.count + 1, ..last });
     let mut answer = bench.call(2, vec![wrong]);
     bench.driver.commit().unwrap();
     let reply = answer.try_recv().unwrap();
@@ -105,7 +110,8 @@ fn a_completion_and_a_conflict_in_one_group_leave_no_outcome() {
     assert_eq!(bench.outcome(), None);
     assert_eq!(bench.state(), RunState::Running);
     // A third count does not settle the dispute; the referee's does, and the run finishes again.
-    let reply = bench.sync(3, vec![last]);
+    let third = bench.leased(3, last);
+    let reply = bench.sync(3, vec![third]);
     assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict);
     assert_eq!(bench.state(), RunState::Running);
     bench.driver.scheduler.set_referee(1, 1 << 30);
@@ -211,7 +217,8 @@ fn counts_in_the_group_of_a_deletion_are_stored_before_it() {
     bench.finish_symmetric();
     bench.driver.commit().unwrap();
     // Not committed yet: a call that confirms a count of the finished run.
-    let mut answer = bench.call(2, vec![last]);
+    let equal = bench.leased(2, last);
+    let mut answer = bench.call(2, vec![equal]);
     bench.driver.delete(bench.run, None).unwrap().unwrap();
     bench.driver.commit().unwrap();
     assert_eq!(answer.try_recv().unwrap().acknowledgements[0].verdict, Verdict::Duplicate);

@@ -361,7 +361,7 @@ mod tests {
         Config, Scheduler,
         ledger::{Caller, Recheck},
     };
-    use store::MemoryStore;
+    use store::{MemoryStore, Store as _};
 
     use super::*;
     use crate::driver::{Driver, Submission, new_manifest};
@@ -369,7 +369,9 @@ mod tests {
     #[tokio::test]
     async fn the_maps_show_every_dispute_that_an_alert_names() {
         let (scheduler, clock) = (Scheduler::new(Config::default(), 1), Clock::start());
-        let (driver, _) = Driver::start(scheduler, Box::new(MemoryStore::new()), clock).unwrap();
+        let store = MemoryStore::new();
+        let secret = store.secret();
+        let (driver, _) = Driver::start(scheduler, Box::new(store), clock).unwrap();
         let plan = kit::plan(8, Layout::FirstRows, 1);
         let manifest = new_manifest(&plan, 0, clock.now());
         let run = manifest.run;
@@ -393,7 +395,8 @@ mod tests {
         let right = kit::count(&sync(1, Vec::new()).await.grants[0]);
         sync(1, vec![right]).await;
         assert_eq!(seen().await, (false, [false; 2]));
-        sync(2, vec![Partial { count: right.count + 1, ..right }]).await;
+        let wrong = Partial { count: right.count + 1, ..right };
+        sync(2, vec![kit::as_if_leased(secret, 2, wrong)]).await;
         assert_eq!(seen().await, (true, [true; 2]));
     }
 }

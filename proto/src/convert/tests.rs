@@ -6,6 +6,12 @@ use prost::Message;
 
 use super::*;
 
+const REASON: &str = "this lease ended and the task went to another worker";
+
+/// The revocations with this reason that a reply has room for.
+const REVOCATIONS: usize =
+    limits::REVOCATION_BYTES / (limits::REVOCATION_FRAME_BYTES + REASON.len());
+
 /// A source of values: random words, then only the largest word.
 struct Words(std::vec::IntoIter<u64>);
 
@@ -77,10 +83,18 @@ impl Words {
         }
     }
 
-    fn partial(&mut self) -> Partial {
-        Partial {
+    fn lease(&mut self) -> LeaseKey {
+        LeaseKey {
             task: self.task(),
             epoch: Epoch(self.next()),
+            granted_unix_ms: self.next(),
+            proof: Proof(u128::from(self.next()) << 64 | u128::from(self.next())),
+        }
+    }
+
+    fn partial(&mut self) -> Partial {
+        Partial {
+            lease: self.lease(),
             count: self.next(),
             kernel: self.kernel(),
             orientation: self.orientation(),
@@ -92,8 +106,7 @@ impl Words {
         SyncRequest {
             worker: self.worker(),
             held: self.list(limits::HELD, |words| HeldLease {
-                task: words.task(),
-                epoch: Epoch(words.next()),
+                lease: words.lease(),
                 cost_done: words.next(),
                 started: words.next() > 1 << 63,
             }),
@@ -112,19 +125,18 @@ impl Words {
     fn reply(&mut self) -> SyncReply {
         SyncReply {
             acknowledgements: self.list(limits::PARTIALS, |words| Acknowledgement {
-                task: words.task(),
-                epoch: Epoch(words.next()),
+                lease: words.lease(),
                 verdict: words.pick(&[
                     Verdict::Accepted,
                     Verdict::Duplicate,
                     Verdict::Conflict,
                     Verdict::Refused,
+                    Verdict::RefusedKeep,
                 ]),
                 reason: words.text(limits::REASON_BYTES),
             }),
             grants: self.list(limits::GRANTS, |words| Grant {
-                task: words.task(),
-                epoch: Epoch(words.next()),
+                lease: words.lease(),
                 spec: PlanSpec {
                     board: Board::new(1 + u8::try_from(words.up_to(31)).unwrap()).unwrap(),
                     layout: words.pick(&[Layout::FirstRows, Layout::Border, Layout::Frames]),
@@ -132,11 +144,9 @@ impl Words {
                 },
                 orientation: words.orientation(),
             }),
-            // Revocations of a whole inventory have short reasons.
-            revoked: self.list(limits::HELD, |words| Revocation {
-                task: words.task(),
-                epoch: Epoch(words.next()),
-                reason: words.text("this lease ended and the task went to another worker".len()),
+            revoked: self.list(REVOCATIONS, |words| Revocation {
+                lease: words.lease(),
+                reason: words.text(REASON.len()),
             }),
             next_sync_ms: self.up_to(limits::INTERVAL_MS),
             lease_ms: self.up_to(limits::INTERVAL_MS),
@@ -196,7 +206,7 @@ fn full_messages_fit_the_limit() {
     assert_eq!(sizes, full);
     assert!(v1::SyncRequest::from(request).encoded_len() <= limits::MESSAGE_BYTES);
     let reply = Words::largest().reply();
-    let full = (limits::PARTIALS, limits::GRANTS, limits::HELD, limits::REASON_BYTES);
+    let full = (limits::PARTIALS, limits::GRANTS, REVOCATIONS, limits::REASON_BYTES);
     let reason = reply.acknowledgements[0].reason.len();
     assert_eq!(
         (reply.acknowledgements.len(), reply.grants.len(), reply.revoked.len(), reason),
@@ -216,12 +226,15 @@ fn small_request() -> v1::SyncRequest {
 #[test]
 fn a_bad_field_is_named() {
     type Damage = (&'static str, fn(&mut v1::SyncRequest));
-    let checks: [Damage; 11] = [
-        ("partials[3].task.plan_hash: a plan hash has 32 bytes, got 31", |r| {
-            r.partials[3].task.as_mut().unwrap().plan_hash.pop();
+    let checks: [Damage; 12] = [
+        ("partials[3].lease.task.plan_hash: a plan hash has 32 bytes, got 31", |r| {
+            r.partials[3].lease.as_mut().unwrap().task.as_mut().unwrap().plan_hash.pop();
+        }),
+        ("held[1].lease.proof: a proof has 16 bytes, got 15", |r| {
+            r.held[1].lease.as_mut().unwrap().proof.pop();
         }),
         ("worker: must be set", |r| r.worker = None),
-        ("held[2].task: must be set", |r| r.held[2].task = None),
+        ("held[2].lease: must be set", |r| r.held[2].lease = None),
         ("partials[0].kernel: expected 1 scalar", |r| r.partials[0].kernel = 9),
         ("partials[4].orientation: expected 1 upright", |r| r.partials[4].orientation = 0),
         ("worker.name: invalid worker name ''", |r| r.worker.as_mut().unwrap().name.clear()),

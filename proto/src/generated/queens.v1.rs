@@ -11,6 +11,22 @@ pub struct PlanSpec {
     #[prost(uint64, tag = "3")]
     pub task_cost: u64,
 }
+/// A lease: what the coordinator granted to one worker. Only the coordinator can make the proof, so a worker
+/// speaks only about what it was leased. It sends all fields back as it got them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseKey {
+    #[prost(message, optional, tag = "1")]
+    pub task: ::core::option::Option<TaskRef>,
+    /// Number of the task's lease; each new one has a higher number.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// Time of the grant by the coordinator's clock.
+    #[prost(uint64, tag = "3")]
+    pub granted_unix_ms: u64,
+    /// 16 bytes: a keyed hash of the fields above, the worker's identity, and the purpose and orientation of the lease.
+    #[prost(bytes = "vec", tag = "4")]
+    pub proof: ::prost::alloc::vec::Vec<u8>,
+}
 /// One task of one run.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskRef {
@@ -192,29 +208,26 @@ pub struct WorkerInfo {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeldLease {
     #[prost(message, optional, tag = "1")]
-    pub task: ::core::option::Option<TaskRef>,
-    #[prost(uint64, tag = "2")]
-    pub epoch: u64,
+    pub lease: ::core::option::Option<LeaseKey>,
     /// Part of the task's cost that is done.
-    #[prost(uint64, tag = "3")]
+    #[prost(uint64, tag = "2")]
     pub cost_done: u64,
-    #[prost(bool, tag = "4")]
+    #[prost(bool, tag = "3")]
     pub started: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Partial {
     #[prost(message, optional, tag = "1")]
-    pub task: ::core::option::Option<TaskRef>,
+    pub lease: ::core::option::Option<LeaseKey>,
     #[prost(uint64, tag = "2")]
-    pub epoch: u64,
-    #[prost(uint64, tag = "3")]
     pub count: u64,
-    #[prost(enumeration = "Kernel", tag = "4")]
+    #[prost(enumeration = "Kernel", tag = "3")]
     pub kernel: i32,
-    #[prost(enumeration = "Orientation", tag = "5")]
+    /// That of the grant.
+    #[prost(enumeration = "Orientation", tag = "4")]
     pub orientation: i32,
     /// Core time, in microseconds.
-    #[prost(uint64, tag = "6")]
+    #[prost(uint64, tag = "5")]
     pub duration_us: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -251,38 +264,32 @@ pub struct SyncResponse {
     #[prost(bool, tag = "10")]
     pub self_test_stored: bool,
 }
-/// The answer to one partial. Whatever the verdict, the worker may drop the partial.
+/// The answer to one partial. The worker may drop the partial unless the verdict is VERDICT_REFUSED_KEEP.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Acknowledgement {
     #[prost(message, optional, tag = "1")]
-    pub task: ::core::option::Option<TaskRef>,
-    #[prost(uint64, tag = "2")]
-    pub epoch: u64,
-    #[prost(enumeration = "Verdict", tag = "3")]
+    pub lease: ::core::option::Option<LeaseKey>,
+    #[prost(enumeration = "Verdict", tag = "2")]
     pub verdict: i32,
     /// The problem and its remedy; empty for VERDICT_ACCEPTED and VERDICT_DUPLICATE.
-    #[prost(string, tag = "4")]
+    #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Grant {
     #[prost(message, optional, tag = "1")]
-    pub task: ::core::option::Option<TaskRef>,
-    #[prost(uint64, tag = "2")]
-    pub epoch: u64,
+    pub lease: ::core::option::Option<LeaseKey>,
     /// The worker builds its own plan from this spec; the plan hash must match.
-    #[prost(message, optional, tag = "3")]
+    #[prost(message, optional, tag = "2")]
     pub spec: ::core::option::Option<PlanSpec>,
-    #[prost(enumeration = "Orientation", tag = "4")]
+    #[prost(enumeration = "Orientation", tag = "3")]
     pub orientation: i32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Revocation {
     #[prost(message, optional, tag = "1")]
-    pub task: ::core::option::Option<TaskRef>,
-    #[prost(uint64, tag = "2")]
-    pub epoch: u64,
-    #[prost(string, tag = "3")]
+    pub lease: ::core::option::Option<LeaseKey>,
+    #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -297,6 +304,9 @@ pub enum Verdict {
     Conflict = 3,
     /// Rejected; see the reason.
     Refused = 4,
+    /// The proof of the lease is not valid for this worker. The worker keeps the result and does not submit it
+    /// again before it restarts; see the reason for the remedy.
+    RefusedKeep = 5,
 }
 impl Verdict {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -310,6 +320,7 @@ impl Verdict {
             Self::Duplicate => "VERDICT_DUPLICATE",
             Self::Conflict => "VERDICT_CONFLICT",
             Self::Refused => "VERDICT_REFUSED",
+            Self::RefusedKeep => "VERDICT_REFUSED_KEEP",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -320,6 +331,7 @@ impl Verdict {
             "VERDICT_DUPLICATE" => Some(Self::Duplicate),
             "VERDICT_CONFLICT" => Some(Self::Conflict),
             "VERDICT_REFUSED" => Some(Self::Refused),
+            "VERDICT_REFUSED_KEEP" => Some(Self::RefusedKeep),
             _ => None,
         }
     }

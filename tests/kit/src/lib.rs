@@ -11,9 +11,11 @@ use common::{
     kernel::{Kernel, KernelName},
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
+    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
     sync::{Grant, HeldLease, SyncReply, SyncRequest, WorkerInfo},
 };
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 
 /// Makes the plan of a board; `task_cost` is in microseconds of the reference core.
 pub fn plan(n: u8, layout: Layout, task_cost: u64) -> Plan {
@@ -21,14 +23,12 @@ pub fn plan(n: u8, layout: Layout, task_cost: u64) -> Plan {
     Plan::new(PlanSpec { board, layout, task_cost }).expect("a plan of a small board")
 }
 
-/// Returns the first lease of a task.
+/// Returns the first lease of a task, with an invalid proof.
 pub fn grant(run: RunId, plan: &Plan, task: u64) -> Grant {
-    Grant {
-        task: TaskRef { run, plan: plan.hash(), task: TaskId(task) },
-        epoch: Epoch(1),
-        spec: *plan.spec(),
-        orientation: Default::default(),
-    }
+    let task = TaskRef { run, plan: plan.hash(), task: TaskId(task) };
+    let proof = Proof::default();
+    let lease = LeaseKey { task, epoch: Epoch(1), granted_unix_ms: 0, proof };
+    Grant { lease, spec: *plan.spec(), orientation: Default::default() }
 }
 
 /// Counts a granted task, in the orientation of its grant.
@@ -40,7 +40,7 @@ pub fn count(grant: &Grant) -> Partial {
         ..CounterConfig::best(1 << 30)
     };
     let mut counter = Counter::new(&plan, &setup).expect("enough memory");
-    let units = plan.task_units(grant.task.task);
+    let units = plan.task_units(grant.lease.task.task);
     partial(grant, counter.count(units, &NoProgress).expect("the count is not cancelled"))
 }
 
@@ -94,28 +94,42 @@ impl FakeWorker {
 
     /// Adds the leases of a reply and drops those that were revoked.
     pub fn take(&mut self, reply: &SyncReply) {
-        let lease = |grant: &Grant| (grant.task, grant.epoch);
         let new = reply.grants.iter().filter(|grant| !self.held.contains(grant)).copied();
         self.held.extend(new.collect::<Vec<_>>());
-        self.held.retain(|grant| {
-            reply.revoked.iter().all(|gone| (gone.task, gone.epoch) != lease(grant))
-        });
+        self.held.retain(|grant| reply.revoked.iter().all(|gone| gone.lease != grant.lease));
     }
 }
 
 /// Returns the inventory entry of a task that is not started.
 pub fn held(grant: &Grant) -> HeldLease {
-    HeldLease { task: grant.task, epoch: grant.epoch, cost_done: 0, started: false }
+    HeldLease { lease: grant.lease, cost_done: 0, started: false }
 }
 
 /// Returns a submission of a task that the portable kernel counted in 1 µs.
 pub fn partial(grant: &Grant, count: u64) -> Partial {
     Partial {
-        task: grant.task,
-        epoch: grant.epoch,
+        lease: grant.lease,
         count,
         kernel: KernelName::Scalar,
         orientation: grant.orientation,
         duration_us: 1,
     }
+}
+
+/// Returns a submission of the same count by another worker, which a coordinator with this store's secret had
+/// granted the task. The proof is computed independently of the scheduler.
+pub fn as_if_leased(secret: [u8; 32], worker: u64, partial: Partial) -> Partial {
+    let LeaseKey { task, epoch, granted_unix_ms, .. } = partial.lease;
+    let mut keyed = Hmac::<Sha256>::new_from_slice(&secret).expect("keys of any length");
+    keyed.update(b"lease 1");
+    keyed.update(task.plan.as_bytes());
+    for number in [task.run.0, task.task.0, epoch.0, granted_unix_ms] {
+        keyed.update(&number.to_be_bytes());
+    }
+    keyed.update(&u128::from(worker).to_be_bytes());
+    // A first count, in the partial's orientation.
+    keyed.update(&[0, partial.orientation as u8]);
+    let hash = keyed.finalize().into_bytes();
+    let proof = Proof(u128::from_be_bytes(*hash.first_chunk().expect("32 bytes")));
+    Partial { lease: LeaseKey { proof, ..partial.lease }, ..partial }
 }

@@ -204,14 +204,14 @@ impl Checker {
     pub(super) fn acknowledged(&self, reply: &SyncReply, counts: &BTreeMap<(TaskId, Epoch), u64>) {
         for answer in &reply.acknowledgements {
             let on_disk = || {
-                let count = counts[&(answer.task.task, answer.epoch)];
-                self.reported.contains(&(answer.task.task, count))
+                let count = counts[&(answer.lease.task.task, answer.lease.epoch)];
+                self.reported.contains(&(answer.lease.task.task, count))
             };
             match answer.verdict {
                 Verdict::Accepted | Verdict::Duplicate | Verdict::Conflict => {
                     assert!(on_disk(), "seed {}: {answer:?} before the disk had it", self.seed)
                 }
-                Verdict::Refused => assert!(
+                Verdict::Refused | Verdict::RefusedKeep => assert!(
                     !answer.reason.is_empty(),
                     "seed {}: refused without a reason",
                     self.seed

@@ -11,12 +11,12 @@ use common::{
     count::{Orientation, SetupError},
     kernel::KernelName,
     plan::TaskId,
-    run::{Partial, SessionId, WorkerId},
+    run::{LeaseKey, Partial, SessionId, WorkerId},
     sync::{SyncReply, SyncRequest, WorkerInfo},
 };
 use rand::{RngExt, rngs::ChaCha8Rng};
 use worker::engine::{
-    Failure, JobResult, LeaseKey, Outcome, PoolCommand, Settings, SpoolWrite, Work, WorkerEngine,
+    Failure, JobResult, Outcome, PoolCommand, Settings, SpoolWrite, Work, WorkerEngine,
 };
 
 use super::{Fault, HOUR, MINUTE, SECOND, Tally, Time, scenario::Scenario};
@@ -187,7 +187,7 @@ impl Worker {
     pub(super) fn crash(&mut self, new_id: Option<u128>, rng: &mut ChaCha8Rng) {
         // A part of the current write is on disk.
         if let Some((write, _)) = self.writing.take() {
-            let keep = write.keep.into_iter().map(|p| (LeaseKey::of(&p), p));
+            let keep = write.keep.into_iter().map(|p| (p.lease, p));
             let kept = rng.random_range(0..=keep.len());
             self.spool.extend(keep.take(kept));
         }
@@ -446,7 +446,7 @@ impl Worker {
     }
 
     fn apply_write(&mut self, write: SpoolWrite) {
-        let keep = write.keep.into_iter().map(|p| (LeaseKey::of(&p), p));
+        let keep = write.keep.into_iter().map(|p| (p.lease, p));
         self.spool.extend(keep);
         for lease in write.forget {
             self.spool.remove(&lease);

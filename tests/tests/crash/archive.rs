@@ -15,7 +15,7 @@ use tests::{
     service::Recorder,
 };
 
-use super::{SMALL, accepted, number};
+use super::{SMALL, accepted, lease, number};
 
 /// Starts a coordinator that archives its directory.
 fn archived(cluster: &Cluster) -> Process {
@@ -78,9 +78,10 @@ async fn a_lost_disk_costs_no_more_than_the_stated_lag() {
         restore(&archive, &data);
         let kept = accepted(&journal(&data));
         let is_lost = |of: &Acknowledgement| {
-            let accepted = kept.get(&of.task.as_ref().expect("a task").task);
+            let (task, epoch) = lease(of);
+            let accepted = kept.get(&task);
             match of.verdict() {
-                Verdict::Accepted => accepted != Some(&of.epoch),
+                Verdict::Accepted => accepted != Some(&epoch),
                 // Another count of the task was accepted: its lease had expired, or this was a recheck.
                 _ => accepted.is_none(),
             }

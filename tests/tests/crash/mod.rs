@@ -10,7 +10,7 @@ mod databases;
 
 use std::{collections::BTreeMap, env, fs, time::Instant};
 
-use proto::v1::{Status, Verdict};
+use proto::v1::{Acknowledgement, Status, Verdict};
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng, seq::SliceRandom as _};
 use serde_json::Value;
 use tests::{
@@ -46,14 +46,20 @@ fn accepted(journal: &[Value]) -> BTreeMap<u64, u64> {
     accepted
 }
 
+/// Returns the task and the epoch of an acknowledged lease.
+fn lease(acknowledgement: &Acknowledgement) -> (u64, u64) {
+    let lease = acknowledgement.lease.as_ref().expect("a lease");
+    (lease.task.as_ref().expect("a task").task, lease.epoch)
+}
+
 /// Checks that the journal contains all acknowledged counts, which are honest.
 fn check_acknowledged(recorder: &Recorder, accepted: &BTreeMap<u64, u64>) {
     let (mut first, acknowledged) = (0, recorder.recorded());
     for (_, acknowledgement) in &acknowledged {
-        let task = acknowledgement.task.as_ref().expect("a task").task;
+        let (task, epoch) = lease(acknowledgement);
         match acknowledgement.verdict() {
             Verdict::Accepted => {
-                assert_eq!(accepted[&task], acknowledgement.epoch);
+                assert_eq!(accepted[&task], epoch);
                 first += 1;
             }
             Verdict::Duplicate => assert!(accepted.contains_key(&task), "{acknowledgement:?}"),

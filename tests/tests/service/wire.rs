@@ -7,7 +7,7 @@ use common::{
     limits::MESSAGE_BYTES,
     method::Layout,
     plan::Plan,
-    run::{Epoch, Partial, RunId, SessionId, TaskRef},
+    run::{Epoch, LeaseKey, Partial, RunId, SessionId},
     sync::{Grant, HeldLease, SyncReply, Verdict},
 };
 use kit::{count, held, plan};
@@ -64,12 +64,13 @@ async fn partials_are_refused_with_the_reason_or_accepted_once() -> anyhow::Resu
     let mut scene = Scene::new().await?;
     let good = count(&scene.grants[0]);
     let before = scene.tasks().await?;
-    let reply = scene.report(Partial { epoch: Epoch(u64::MAX), ..good }).await?;
+    let lease = LeaseKey { epoch: Epoch(u64::MAX), ..good.lease };
+    let reply = scene.report(Partial { lease, ..good }).await?;
     let [answer] = reply.acknowledgements.as_slice() else {
         panic!("one answer to one partial: {reply:#?}");
     };
-    assert_eq!(answer.verdict, Verdict::Refused, "{answer:#?}");
-    assert!(answer.reason.contains("never leased under epoch"), "{answer:#?}");
+    assert_eq!(answer.verdict, Verdict::RefusedKeep, "{answer:#?}");
+    assert!(answer.reason.contains("did not grant this lease"), "{answer:#?}");
     assert_eq!(scene.tasks().await?, before);
     for verdict in [Verdict::Accepted, Verdict::Duplicate] {
         let reply = scene.report(good).await?;
@@ -80,7 +81,7 @@ async fn partials_are_refused_with_the_reason_or_accepted_once() -> anyhow::Resu
     let run = v1::RunRequest { run: scene.manifest.run.0 };
     let mut records = scene.service.runs().await?.export(run).await?.into_inner();
     let record = records.message().await?.expect("one record was accepted");
-    assert_eq!((record.task, record.count), (good.task.task.0, good.count));
+    assert_eq!((record.task, record.count), (good.lease.task.task.0, good.count));
     assert!(record.line.contains("\"count\""), "{}", record.line);
     assert_eq!(records.message().await?, None);
 
@@ -191,9 +192,8 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
         }
         // The referee counts what is disputed.
         while let Some(recount) = service.driver.next_recount(false).await? {
-            let task = TaskRef { run: manifest.run, plan: plan.hash(), task: recount.task };
-            let (spec, orientation) = (*plan.spec(), recount.orientation);
-            let count = count(&Grant { task, epoch: Epoch(1), spec, orientation }).count;
+            let grant = kit::grant(manifest.run, &plan, recount.task.0);
+            let count = count(&Grant { orientation: recount.orientation, ..grant }).count;
             service.driver.recounted(recount, count, KernelName::Scalar, 1).await?;
         }
     }
@@ -233,7 +233,7 @@ async fn a_parked_task_is_freed_by_retry() -> anyhow::Result<()> {
     for id in 10..15 {
         let mut worker = HandWorker::connect(&scene.service, id).await?;
         let grants = worker.call(Vec::new(), 1.0).await?.grants;
-        let grant = grants.iter().find(|grant| grant.task == poison.task);
+        let grant = grants.iter().find(|grant| grant.lease.task == poison.lease.task);
         let mut begun = worker.request(Vec::new(), 0.0);
         let lease = held(grant.expect("released tasks are granted first"));
         begun.held = vec![HeldLease { started: true, ..lease }];

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
     num::NonZeroU16,
     time::{Duration, Instant},
 };
@@ -10,34 +9,9 @@ use std::{
 use common::{
     count::{Orientation, SetupError},
     plan::{Plan, PlanSpec},
-    run::{Epoch, Partial, TaskRef},
+    run::LeaseKey,
     sync::{Grant, HeldLease},
 };
-
-/// The key of a lease and of its result, acknowledgement and revocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseKey {
-    pub task: TaskRef,
-    pub epoch: Epoch,
-}
-
-impl LeaseKey {
-    /// Returns the lease under which `partial` was counted.
-    pub fn of(partial: &Partial) -> Self {
-        Self { task: partial.task, epoch: partial.epoch }
-    }
-
-    pub fn granted(grant: &Grant) -> Self {
-        Self { task: grant.task, epoch: grant.epoch }
-    }
-}
-
-impl fmt::Display for LeaseKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TaskRef { run, task, .. } = self.task;
-        write!(f, "task {task} of run {run} (epoch {})", self.epoch.0)
-    }
-}
 
 /// A leased task for the pool.
 #[derive(Clone, Debug)]
@@ -166,8 +140,7 @@ impl Leases {
 
     pub(super) fn inventory(&self) -> impl Iterator<Item = HeldLease> {
         self.held.iter().map(|(lease, held)| HeldLease {
-            task: lease.task,
-            epoch: lease.epoch,
+            lease: *lease,
             cost_done: held.cost_done,
             started: held.started.is_some(),
         })
@@ -198,7 +171,7 @@ impl Grants {
 
     /// Returns the leases that wait for their plan.
     pub(super) fn leases(&self) -> impl Iterator<Item = LeaseKey> {
-        self.waiting.iter().map(LeaseKey::granted)
+        self.waiting.iter().map(|grant| grant.lease)
     }
 
     /// Returns the work of a grant, or why this worker cannot count it.
@@ -206,20 +179,20 @@ impl Grants {
     /// `None` if its plan must be created first.
     pub(super) fn work(&self, grant: &Grant) -> Option<Result<Work, String>> {
         let (_, plan) = self.plans.iter().find(|(spec, _)| *spec == grant.spec)?;
-        let (board, task) = (grant.spec.board, grant.task.task);
+        let (board, task) = (grant.spec.board, grant.lease.task.task);
         Some(match plan {
             Err(error) => Err(error.clone()),
-            Ok(plan) if plan.hash() != grant.task.plan => Err(format!(
+            Ok(plan) if plan.hash() != grant.lease.task.plan => Err(format!(
                 "the coordinator's plan for N = {board} has hash {}, this worker's has {}: install the \
                  same release on both",
-                grant.task.plan,
+                grant.lease.task.plan,
                 plan.hash()
             )),
             Ok(plan) if !plan.contains(task) => Err(format!(
                 "the plan for N = {board} has {} tasks, so there is no task {task}",
                 plan.tasks()
             )),
-            Ok(plan) => Ok(Work::new(LeaseKey::granted(grant), plan.clone(), grant.orientation)),
+            Ok(plan) => Ok(Work::new(grant.lease, plan.clone(), grant.orientation)),
         })
     }
 
@@ -243,7 +216,7 @@ impl Grants {
     /// Drops a waiting grant and returns whether there was one.
     pub(super) fn remove(&mut self, lease: LeaseKey) -> bool {
         let before = self.waiting.len();
-        self.waiting.retain(|grant| LeaseKey::granted(grant) != lease);
+        self.waiting.retain(|grant| grant.lease != lease);
         self.waiting.len() < before
     }
 

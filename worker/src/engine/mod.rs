@@ -30,14 +30,14 @@ use common::{
     count::SetupError,
     limits,
     plan::{Plan, PlanSpec},
-    run::Partial,
+    run::{LeaseKey, Partial},
     sync::{
         Acknowledgement, Grant, HeldLease, Revocation, SyncReply, SyncRequest, Verdict, WorkerInfo,
     },
     text::plural,
 };
 
-pub use leases::{Failure, JobResult, LeaseKey, Outcome, Work};
+pub use leases::{Failure, JobResult, Outcome, Work};
 pub use outbox::SpoolWrite;
 
 use self::{
@@ -214,8 +214,7 @@ impl WorkerEngine {
                 self.leases.remove(lease);
                 self.summary.counted += 1;
                 let partial = Partial {
-                    task: lease.task,
-                    epoch: lease.epoch,
+                    lease,
                     count,
                     kernel: self.settings.info.kernel,
                     orientation: work.orientation,
@@ -491,8 +490,7 @@ impl WorkerEngine {
     fn request(&mut self, seconds_wanted: f64, now: Instant) -> SyncRequest {
         let (partials, later) = self.outbox.send(limits::PARTIALS);
         self.self_tests.called(later.is_empty());
-        let listed =
-            |LeaseKey { task, epoch }, started| HeldLease { task, epoch, cost_done: 0, started };
+        let listed = |lease, started| HeldLease { lease, cost_done: 0, started };
         let waiting = self.grants.leases().map(|lease| listed(lease, false));
         let counted = later.into_iter().map(|lease| listed(lease, true));
         let held = self.leases.inventory().chain(waiting).chain(counted);
@@ -511,7 +509,7 @@ impl WorkerEngine {
 
     /// Takes a grant, unless the worker already has it: grants may be repeated.
     fn take(&mut self, grant: &Grant, now: Instant) {
-        let lease = LeaseKey::granted(grant);
+        let lease = grant.lease;
         if self.leases.contains(&lease)
             || self.outbox.contains(&lease)
             || self.grants.leases().any(|waiting| waiting == lease)
@@ -536,7 +534,7 @@ impl WorkerEngine {
             }
             Err(bad) => {
                 self.released = true;
-                self.refuse_work(&format!("run {}: {bad}", grant.task.run), now);
+                self.refuse_work(&format!("run {}: {bad}", grant.lease.task.run), now);
             }
         }
     }
@@ -551,11 +549,15 @@ impl WorkerEngine {
         }
     }
 
-    /// Drops a result that the coordinator acknowledged, whatever the verdict.
+    /// Drops a result that the coordinator acknowledged, unless it is to be kept.
     fn acknowledged(&mut self, acknowledgement: &Acknowledgement, now: Instant) {
-        let Acknowledgement { task, epoch, verdict, ref reason } = *acknowledgement;
-        let lease = LeaseKey { task, epoch };
-        if !self.outbox.acknowledge(lease, now) {
+        let Acknowledgement { lease, verdict, ref reason } = *acknowledgement;
+        let is_kept = verdict == Verdict::RefusedKeep && self.outbox.has_spool();
+        let is_news = match is_kept {
+            true => self.outbox.keep(lease),
+            false => self.outbox.acknowledge(lease, now),
+        };
+        if !is_news {
             return;
         }
         match verdict {
@@ -565,16 +567,18 @@ impl WorkerEngine {
                 self.summary.conflicts += 1;
                 tracing::warn!("the count of {lease} conflicts with another count: {reason}");
             }
-            Verdict::Refused => {
+            Verdict::Refused | Verdict::RefusedKeep => {
                 self.summary.refused += 1;
-                tracing::warn!("the count of {lease} was refused: {reason}");
+                self.summary.kept += u64::from(is_kept);
+                let end = if is_kept { " and stays in the spool" } else { "" };
+                tracing::warn!("the count of {lease} was refused{end}: {reason}");
             }
         }
     }
 
     /// Stops revoked work.
     fn revoked(&mut self, revocation: &Revocation) {
-        let lease = LeaseKey { task: revocation.task, epoch: revocation.epoch };
+        let lease = revocation.lease;
         let was_held = self.leases.remove(lease).is_some();
         if was_held {
             self.commands.push_back(PoolCommand::Stop(lease));

@@ -5,9 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::run::Partial;
-
-use super::LeaseKey;
+use common::run::{LeaseKey, Partial};
 
 /// Delay of writes; most results are acknowledged earlier and need none.
 const LINGER: Duration = Duration::from_millis(100);
@@ -26,6 +24,8 @@ pub struct SpoolWrite {
 #[derive(Debug)]
 pub(super) struct Outbox {
     waiting: BTreeMap<LeaseKey, Partial>,
+    /// Results that the coordinator refused and that stay in the spool; they are not sent again.
+    kept: BTreeSet<LeaseKey>,
     /// Results in the current call.
     sending: BTreeSet<LeaseKey>,
     spool: Option<Spooling>,
@@ -54,12 +54,13 @@ impl Outbox {
     pub(super) fn new(spooled: Option<Vec<Partial>>) -> Self {
         let spool = spooled.as_ref().map(|_| Spooling::default());
         let spooled = spooled.into_iter().flatten();
-        let waiting = spooled.map(|p| (LeaseKey::of(&p), p)).collect();
-        Self { waiting, sending: BTreeSet::new(), spool }
+        let waiting = spooled.map(|p| (p.lease, p)).collect();
+        Self { waiting, kept: BTreeSet::new(), sending: BTreeSet::new(), spool }
     }
 
+    /// Returns the number of results to be sent.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() - self.kept.len()
     }
 
     pub(super) fn contains(&self, lease: &LeaseKey) -> bool {
@@ -68,7 +69,7 @@ impl Outbox {
 
     /// Stores a result until it is acknowledged.
     pub(super) fn put(&mut self, partial: Partial, now: Instant) {
-        let lease = LeaseKey::of(&partial);
+        let lease = partial.lease;
         self.waiting.insert(lease, partial);
         if let Some(spool) = &mut self.spool {
             // The task may be counted again before the file forgets its acknowledged count.
@@ -80,10 +81,11 @@ impl Outbox {
 
     /// Returns the first `limit` results for a call, and the leases of the others.
     pub(super) fn send(&mut self, limit: usize) -> (Vec<Partial>, Vec<LeaseKey>) {
-        let mut waiting = self.waiting.values();
+        let mut waiting =
+            self.waiting.values().filter(|partial| !self.kept.contains(&partial.lease));
         let partials: Vec<Partial> = waiting.by_ref().take(limit).copied().collect();
-        let later = waiting.map(LeaseKey::of).collect();
-        self.sending = partials.iter().map(LeaseKey::of).collect();
+        let later = waiting.map(|partial| partial.lease).collect();
+        self.sending = partials.iter().map(|partial| partial.lease).collect();
         (partials, later)
     }
 
@@ -101,6 +103,15 @@ impl Outbox {
             spool.forget(lease, now);
         }
         true
+    }
+
+    /// Keeps a refused result of the current call in the spool; returns whether there was one.
+    pub(super) fn keep(&mut self, lease: LeaseKey) -> bool {
+        self.sending.contains(&lease) && self.kept.insert(lease)
+    }
+
+    pub(super) fn has_spool(&self) -> bool {
+        self.spool.is_some()
     }
 
     /// Returns whether all results survive this process after the last write.
@@ -156,7 +167,7 @@ impl Outbox {
             return;
         }
         let waits = |lease: &LeaseKey| waiting.contains_key(lease);
-        let unwritten = write.keep.iter().map(LeaseKey::of).filter(waits);
+        let unwritten = write.keep.iter().map(|partial| partial.lease).filter(waits);
         spool.failed.extend(unwritten);
         let acknowledged = write.forget.into_iter().filter(|lease| !waits(lease));
         spool.forget.extend(acknowledged);
@@ -186,7 +197,7 @@ impl Spooling {
     }
 
     fn is_unwritten(&self, lease: &LeaseKey) -> bool {
-        let writes = |write: &SpoolWrite| write.keep.iter().any(|p| LeaseKey::of(p) == *lease);
+        let writes = |write: &SpoolWrite| write.keep.iter().any(|p| p.lease == *lease);
         self.fresh.contains(lease)
             || self.failed.contains(lease)
             || self.writing.as_ref().is_some_and(writes)

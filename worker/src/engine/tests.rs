@@ -72,8 +72,7 @@ impl Bench {
                     reply.grants.push(grant(plan, task));
                 }
                 ("revoke", task) => {
-                    let LeaseKey { task, epoch } = key(task);
-                    reply.revoked.push(Revocation { task, epoch, reason: String::new() });
+                    reply.revoked.push(Revocation { lease: key(task), reason: String::new() });
                 }
                 (verdict, task) => {
                     let verdict = match verdict {
@@ -81,6 +80,7 @@ impl Bench {
                         "duplicate" => Verdict::Duplicate,
                         "conflict" => Verdict::Conflict,
                         "refuse" => Verdict::Refused,
+                        "keep" => Verdict::RefusedKeep,
                         other => panic!("{other}"),
                     };
                     reply.acknowledgements.push(acknowledge(&key(task), verdict));
@@ -193,13 +193,13 @@ impl Bench {
             let started = if held.started { "*" } else { "" };
             let progress = match held.cost_done {
                 0 => "",
-                cost if cost == self.plans[0].task_cost(held.task.task) => "!",
+                cost if cost == self.plans[0].task_cost(held.lease.task.task) => "!",
                 _ => "?",
             };
-            text += &format!(" {}{started}{progress}", held.task.task);
+            text += &format!(" {}{started}{progress}", held.lease.task.task);
         }
         for partial in &request.partials {
-            text += &format!(" {}={}", partial.task.task, partial.count);
+            text += &format!(" {}={}", partial.lease.task.task, partial.count);
         }
         if request.seconds_wanted > 0.0 {
             text += " wants";
@@ -232,6 +232,7 @@ impl Bench {
             (summary.duplicates, "duplicate"),
             (summary.conflicts, "in conflict"),
             (summary.refused, "refused"),
+            (summary.kept, "of them kept"),
             (summary.revoked, "revoked"),
             (summary.released, "released"),
             (summary.unacknowledged, "unacknowledged"),
@@ -244,7 +245,7 @@ impl Bench {
 fn written(write: Option<SpoolWrite>) -> String {
     let Some(SpoolWrite { keep, forget }) = write else { return "nothing".to_owned() };
     let mut text = "write".to_owned();
-    keep.iter().for_each(|partial| text += &format!(" {}", partial.task.task));
+    keep.iter().for_each(|partial| text += &format!(" {}", partial.lease.task.task));
     forget.iter().for_each(|lease| text += &format!(" -{}", lease.task.task));
     text
 }
@@ -329,11 +330,10 @@ fn many_results_travel_in_several_calls_and_their_leases_stay_held() {
     let mut sizes = Vec::new();
     while bench.engine.unacknowledged() > 0 {
         let request = bench.call();
-        let sent: BTreeMap<_, _> = request.partials.iter().map(|p| (LeaseKey::of(p), p)).collect();
+        let sent: BTreeMap<_, _> = request.partials.iter().map(|p| (p.lease, p)).collect();
         for listed in &request.held {
             assert!(listed.started && listed.cost_done == 0);
-            let (task, epoch) = (listed.task, listed.epoch);
-            assert!(!sent.contains_key(&LeaseKey { task, epoch }));
+            assert!(!sent.contains_key(&listed.lease));
         }
         sizes.push((request.partials.len(), request.held.len()));
         let answers = sent.keys().map(|lease| acknowledge(lease, Verdict::Accepted));
@@ -379,8 +379,7 @@ fn a_partial_describes_its_count() {
         bench.step(step);
     }
     let partial = Partial {
-        task: lease(&bench.plans[0], 0).task,
-        epoch: Epoch(1),
+        lease: lease(&bench.plans[0], 0),
         count: 100,
         orientation: common::count::Orientation::Upright,
         duration_us: 1_500_000,

@@ -16,6 +16,7 @@ use cli::terminal::StatusBar;
 use common::{
     board::Board,
     plan::{Plan, PlanSpec},
+    run::LeaseKey,
     sync::SyncReply,
     text::{age, plural},
 };
@@ -28,7 +29,7 @@ use tokio::{
 
 use crate::{
     config::Coordinator,
-    engine::{ExitReason, LeaseKey, PoolCommand, Settings, WorkerEngine},
+    engine::{ExitReason, PoolCommand, Settings, WorkerEngine},
     pool::{Event, Job, Pool},
     spool::{FailureMark, Spool, Writer},
     summary::Summary,

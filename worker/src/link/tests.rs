@@ -93,14 +93,14 @@ impl FakeRun {
         let Self { plan, pending, leased, counts } = self;
         let mut reply = SyncReply { next_sync_ms: 30, ..quiet() };
         for partial in &request.partials {
-            let task = partial.task.task.0;
-            assert_eq!(partial.task, task_ref(plan, task));
+            let task = partial.lease.task.task.0;
+            assert_eq!(partial.lease.task, task_ref(plan, task));
             let before = counts.insert(task, partial.count);
             assert!(before.is_none_or(|before| before == partial.count));
             leased.remove(&task);
             pending.remove(&task);
             let verdict = before.map_or(Verdict::Accepted, |_| Verdict::Duplicate);
-            reply.acknowledgements.push(acknowledge(&LeaseKey::of(partial), verdict));
+            reply.acknowledgements.push(acknowledge(&partial.lease, verdict));
         }
         let held = held(request);
         pending.extend(leased.extract_if(.., |task| !held.contains(task)));
@@ -230,8 +230,7 @@ async fn revoked_tasks_stop_immediately_and_are_no_longer_held() {
         // Revokes one task that a thread has started, and one that waits.
         if request.held.iter().filter(|held| held.started).count() == 2 {
             let revoke = |task: usize| Revocation {
-                task: grants[task].task,
-                epoch: grants[task].epoch,
+                lease: grants[task].lease,
                 reason: "the run is cancelled".to_owned(),
             };
             reply.revoked = [0, 3].map(revoke).to_vec();
@@ -255,7 +254,7 @@ async fn revoked_tasks_stop_immediately_and_are_no_longer_held() {
 async fn a_task_of_another_plan_is_declined() {
     let plan = plan(10);
     let mut of_another_plan = grant(&plan, 0);
-    of_another_plan.task.plan = PlanHash::try_from([7; 32].as_slice()).unwrap();
+    of_another_plan.lease.task.plan = PlanHash::try_from([7; 32].as_slice()).unwrap();
     let mut fake = serve_once(vec![of_another_plan, grant(&plan, plan.tasks())]);
     let running = Running::counting(&fake);
     assert!(fake.calls.recv().await.unwrap().seconds_wanted > 0.0);
@@ -284,7 +283,7 @@ async fn results_of_an_earlier_process_are_submitted() {
         let verdicts = [Verdict::Accepted, Verdict::Conflict, Verdict::Refused];
         let answered = request.partials.iter().zip(verdicts);
         let acknowledgements =
-            answered.map(|(partial, verdict)| acknowledge(&LeaseKey::of(partial), verdict));
+            answered.map(|(partial, verdict)| acknowledge(&partial.lease, verdict));
         Some(SyncReply { acknowledgements: acknowledgements.collect(), ..quiet() })
     });
     let running = Running::start(&fake, Arc::new(real_counter), spool);

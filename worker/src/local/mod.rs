@@ -13,7 +13,7 @@ use std::{
 use common::{
     count::Orientation,
     plan::{Plan, TaskId},
-    run::{Epoch, RunId, TaskRef},
+    run::{Epoch, LeaseKey, Proof, RunId, TaskRef},
     sample::{Estimate, Sample},
     tally::{self, BadTally},
 };
@@ -21,7 +21,7 @@ use tokio::time::interval;
 
 use crate::{
     config::ComputeBudget,
-    engine::{Failure, LeaseKey, Outcome, Work},
+    engine::{Failure, Outcome, Work},
     pool::{Event, Job, MakeCounter, Pool, real_counter},
 };
 
@@ -53,7 +53,8 @@ async fn count_tasks(
     let job = |(task, position)| {
         let task = TaskRef { run: RunId(0), plan: plan.hash(), task };
         // A sample may contain a task twice.
-        let lease = LeaseKey { task, epoch: Epoch(position) };
+        let lease =
+            LeaseKey { task, epoch: Epoch(position), granted_unix_ms: 0, proof: Proof::default() };
         Arc::new(Job::new(Work::new(lease, plan.clone(), Orientation::Upright)))
     };
     let mut tasks = tasks.into_iter().zip(0..).map(job);

@@ -29,6 +29,7 @@ use common::{
     kernel::Kernel,
     method::Method,
     plan::{Plan, PlanHash},
+    run::LeaseKey,
     self_test::{PEAK_BYTES, SelfTestError},
     text::plural,
 };
@@ -36,7 +37,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::{
     config::ComputeBudget,
-    engine::{Failure, JobResult, LeaseKey, Outcome, Work},
+    engine::{Failure, JobResult, Outcome, Work},
 };
 
 /// A function that counts known boards with a kernel.

@@ -3,9 +3,10 @@
 //! One sealed JSON object per line (`common::sealed`):
 //!
 //! ```text
-//! {"finished":{"run":"…","plan":"…","task":7,"epoch":3,"count":"…","kernel":"avx512",
-//!              "orientation":"upright","duration_us":12},"crc":"0a1b2c3d"}
-//! {"acknowledged":{"run":"…","plan":"…","task":7,"epoch":3},"crc":"…"}
+//! {"finished":{"run":"…","plan":"…","task":7,"epoch":3,"granted_unix_ms":1700000000000,"proof":"…",
+//!              "count":"…","kernel":"avx512","orientation":"upright","duration_us":12},"crc":"0a1b2c3d"}
+//! {"acknowledged":{"run":"…","plan":"…","task":7,"epoch":3,"granted_unix_ms":1700000000000,"proof":"…"},
+//!  "crc":"…"}
 //! ```
 //! Lines are not wrapped as shown here. A test freezes the bytes.
 
@@ -13,12 +14,10 @@ use common::{
     count::Orientation,
     kernel::KernelName,
     plan::{PlanHash, TaskId},
-    run::{Epoch, Partial, RunId, TaskRef},
+    run::{Epoch, LeaseKey, Partial, Proof, RunId, TaskRef},
     sealed::{self, as_text},
 };
 use serde::{Deserialize, Serialize};
-
-use crate::engine::LeaseKey;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -31,6 +30,9 @@ pub(super) enum SpoolLine {
         plan: PlanHash,
         task: u64,
         epoch: u64,
+        granted_unix_ms: u64,
+        #[serde(with = "as_text")]
+        proof: Proof,
         /// Decimal: other readers of JSON lose digits beyond 2^53.
         #[serde(with = "as_text")]
         count: u64,
@@ -48,34 +50,49 @@ pub(super) enum SpoolLine {
         plan: PlanHash,
         task: u64,
         epoch: u64,
+        granted_unix_ms: u64,
+        #[serde(with = "as_text")]
+        proof: Proof,
     },
 }
 
 impl SpoolLine {
     pub(super) fn finished(partial: &Partial) -> Self {
-        let Partial { task: TaskRef { run, plan, task }, epoch, .. } = *partial;
-        let Partial { count, kernel, orientation, duration_us, .. } = *partial;
+        let Partial { lease, count, kernel, orientation, duration_us } = *partial;
+        let LeaseKey { task: TaskRef { run, plan, task }, epoch, granted_unix_ms, proof } = lease;
         let (task, epoch) = (task.0, epoch.0);
-        Self::Finished { run, plan, task, epoch, count, kernel, orientation, duration_us }
+        Self::Finished {
+            run,
+            plan,
+            task,
+            epoch,
+            granted_unix_ms,
+            proof,
+            count,
+            kernel,
+            orientation,
+            duration_us,
+        }
     }
 
     pub(super) fn acknowledged(lease: LeaseKey) -> Self {
-        let LeaseKey { task: TaskRef { run, plan, task }, epoch } = lease;
-        Self::Acknowledged { run, plan, task: task.0, epoch: epoch.0 }
+        let LeaseKey { task: TaskRef { run, plan, task }, epoch, granted_unix_ms, proof } = lease;
+        Self::Acknowledged { run, plan, task: task.0, epoch: epoch.0, granted_unix_ms, proof }
     }
 
     /// Returns the lease, and its result if that is still needed.
     pub(super) fn content(self) -> (LeaseKey, Option<Partial>) {
-        let (Self::Finished { run, plan, task, epoch, .. }
-        | Self::Acknowledged { run, plan, task, epoch }) = self;
+        let (Self::Finished { run, plan, task, epoch, granted_unix_ms, proof, .. }
+        | Self::Acknowledged { run, plan, task, epoch, granted_unix_ms, proof }) = self;
         let (task, epoch) = (TaskRef { run, plan, task: TaskId(task) }, Epoch(epoch));
+        let lease = LeaseKey { task, epoch, granted_unix_ms, proof };
         let partial = match self {
             Self::Finished { count, kernel, orientation, duration_us, .. } => {
-                Some(Partial { task, epoch, count, kernel, orientation, duration_us })
+                Some(Partial { lease, count, kernel, orientation, duration_us })
             }
             Self::Acknowledged { .. } => None,
         };
-        (LeaseKey { task, epoch }, partial)
+        (lease, partial)
     }
 
     /// Appends the line, with its line end.
@@ -116,10 +133,12 @@ mod tests {
         let mut bytes = Vec::new();
         let partial = sample_partial(7, 3);
         SpoolLine::finished(&partial).write(&mut bytes);
-        SpoolLine::acknowledged(LeaseKey::of(&partial)).write(&mut bytes);
-        let plan = partial.task.plan;
-        let head =
-            format!("{{\"run\":\"00000000000000a1\",\"plan\":\"{plan}\",\"task\":7,\"epoch\":3");
+        SpoolLine::acknowledged(partial.lease).write(&mut bytes);
+        let plan = partial.lease.task.plan;
+        let head = format!(
+            "{{\"run\":\"00000000000000a1\",\"plan\":\"{plan}\",\"task\":7,\"epoch\":3,\
+             \"granted_unix_ms\":1700000000000,\"proof\":\"000000000000000000000000000000ef\""
+        );
         let finished = format!(
             "{{\"finished\":{head},\"count\":\"18446744073709551615\",\"kernel\":\"scalar\",\
              \"orientation\":\"rotated\",\"duration_us\":12}}"
@@ -140,7 +159,7 @@ mod tests {
         SpoolLine::finished(&partial).write(&mut bytes);
         bytes.pop();
         let line = SpoolLine::read(&bytes).unwrap();
-        assert_eq!(line.content(), (LeaseKey::of(&partial), Some(partial)));
+        assert_eq!(line.content(), (partial.lease, Some(partial)));
         bytes[20] ^= 1;
         assert_eq!(SpoolLine::read(&bytes), None);
     }

@@ -21,17 +21,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::run::Partial;
+use common::run::{LeaseKey, Partial};
 use proto::connect::claim_folder;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 pub(crate) use identity::Identity;
 use line::SpoolLine;
 
-use crate::{
-    config::SpoolChoice,
-    engine::{LeaseKey, SpoolWrite},
-};
+use crate::{config::SpoolChoice, engine::SpoolWrite};
 
 /// Reason why a spool cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -180,7 +177,7 @@ impl Spool {
         let mut bytes = Vec::new();
         for partial in finished {
             SpoolLine::finished(partial).write(&mut bytes);
-            self.live.insert(LeaseKey::of(partial), *partial);
+            self.live.insert(partial.lease, *partial);
         }
         for lease in acknowledged {
             if self.live.remove(lease).is_some() {

@@ -8,7 +8,7 @@ use super::*;
 use crate::testing::sample_partial;
 
 fn tasks(spool: &Spool) -> BTreeSet<u64> {
-    spool.unacknowledged().map(|p| p.task.task.0).collect()
+    spool.unacknowledged().map(|p| p.lease.task.task.0).collect()
 }
 
 fn open_in(directory: &Path) -> Spool {
@@ -71,13 +71,13 @@ fn the_file_does_not_grow_forever() {
     for task in 1..=3 * COMPACT_AFTER as u64 {
         let partial = sample_partial(task, 1);
         // Skips the result's own line, which would wait for the disk.
-        spool.keep(&[], &[LeaseKey::of(&partial)]).unwrap();
-        spool.live.insert(LeaseKey::of(&partial), partial);
-        spool.keep(&[], &[LeaseKey::of(&partial)]).unwrap();
+        spool.keep(&[], &[partial.lease]).unwrap();
+        spool.live.insert(partial.lease, partial);
+        spool.keep(&[], &[partial.lease]).unwrap();
     }
     assert!(spool.dead_lines <= COMPACT_AFTER + 2);
     assert_eq!(tasks(&spool), [0].into());
-    spool.keep(&[], &[LeaseKey::of(&live)]).unwrap();
+    spool.keep(&[], &[live.lease]).unwrap();
     assert_eq!(fs::metadata(spool.path()).unwrap().len(), 0);
     spool.keep(&[live], &[]).unwrap();
     assert_eq!(fs::metadata(spool.path()).unwrap().len(), one_line);
@@ -134,7 +134,7 @@ proptest! {
                     model.insert(task);
                 }
                 Step::Acknowledge(task) => {
-                    let lease = LeaseKey::of(&sample_partial(task, 1));
+                    let lease = sample_partial(task, 1).lease;
                     open.keep(&[], &[lease]).unwrap();
                     model.remove(&task);
                 }

@@ -133,7 +133,8 @@ impl Scheduler {
         let tasks_at_most =
             self.config.grants_per_sync.saturating_sub(reply.grants.len()).min(room);
         let cost_of = |grant: &Grant| {
-            self.runs[self.by_id[&grant.task.run]].plan.task_cost(grant.task.task) as f64
+            self.runs[self.by_id[&grant.lease.task.run]].plan.task_cost(grant.lease.task.task)
+                as f64
         };
         let sent_again: f64 = reply.grants.iter().map(cost_of).sum();
         let first = FIRST_TASKS_PER_THREAD.saturating_mul(threads as usize).saturating_sub(held);

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use common::{
+    count::Orientation,
     limits,
-    run::{Epoch, TaskRef},
+    run::{Epoch, LeaseKey, Proof, TaskRef},
     sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
 };
 
@@ -41,6 +42,10 @@ impl LeaseEnd {
 pub(super) const BARRED: &str = "this machine or its token is barred after a wrong count and gets no more work: \
                                  check its memory and cooling, then have an operator readmit it";
 
+/// Reason for the refusal of a lease whose proof is not valid for its worker.
+pub(super) const UNPROVEN: &str = "this coordinator did not grant this lease to this worker: use the coordinator, the token and \
+                                   the spool directory with which the task was leased";
+
 /// Maximum number of workers that count one task at the same time.
 pub(super) const MAX_HOLDERS: usize = 2;
 
@@ -54,6 +59,8 @@ impl Scheduler {
         let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
         let lease =
             Lease { orientation, is_timed: true, ..Lease::new(epoch, purpose, self.clock.ticks()) };
+        let granted_unix_ms = self.clock.wall(self.clock.ticks()).0;
+        let lease = Lease { granted_unix_ms, is_proven: true, ..lease };
         self.install((run, task), worker, lease);
         self.grant_of((run, task), worker)
     }
@@ -77,12 +84,15 @@ impl Scheduler {
     pub(super) fn grant_of(&self, (run, task): LeaseIx, worker: WorkerIx) -> Grant {
         let lease = self.runs[run].lease(task, worker).expect("held");
         let RunManifest { run, plan, spec, .. } = self.runs[run].manifest;
-        Grant {
+        let Lease { purpose, orientation, granted_unix_ms, .. } = *lease;
+        let bare = LeaseKey {
             task: TaskRef { run, plan, task: run::id(task) },
             epoch: Epoch(lease.epoch),
-            spec,
-            orientation: lease.orientation,
-        }
+            granted_unix_ms,
+            proof: Proof::default(),
+        };
+        let lease = self.proofs.prove(bare, self.workers[worker].id, purpose, orientation);
+        Grant { lease, spec, orientation }
     }
 
     pub(super) fn leases_of(&self, worker: WorkerIx) -> impl Iterator<Item = (LeaseIx, &Lease)> {
@@ -181,7 +191,7 @@ impl Scheduler {
                     continue;
                 };
                 bytes = remaining;
-                reply.revoked.push(Revocation { task: held.task, epoch: held.epoch, reason });
+                reply.revoked.push(Revocation { lease: held.lease, reason });
             }
         }
         let round = self.workers.get(worker).round;
@@ -237,29 +247,38 @@ impl Scheduler {
         Ok((run, run::index(task)))
     }
 
-    /// Checks that an epoch was issued for the task.
-    pub(super) fn issued(&self, (run, task): LeaseIx, epoch: Epoch) -> Result<u64, String> {
-        let highest = self.runs[run].tasks().epoch(task);
-        if (1..=highest).contains(&epoch.0) {
-            return Ok(epoch.0);
-        }
-        let epoch = epoch.0;
-        Err(format!("task {task} was never leased under epoch {epoch}: drop it and ask for work"))
+    /// Returns the orientation of a lease that was granted to a worker; `None` if it was not.
+    pub(super) fn proven(&self, worker: WorkerIx, lease: &LeaseKey) -> Option<Orientation> {
+        self.proofs.granted(lease, self.workers[worker].id).map(|(_, orientation)| orientation)
     }
 
     /// Renews or adopts a lease that a worker names, or returns why it cannot.
     fn renew(&mut self, worker: WorkerIx, held: &HeldLease) -> Result<(), String> {
-        let key = self.find(held.task)?;
-        let epoch = self.issued(key, held.epoch)?;
+        let key = self.find(held.lease.task)?;
+        let LeaseKey { epoch: Epoch(epoch), granted_unix_ms, .. } = held.lease;
+        // Only a lease that this process has not verified needs the hash: workers name all theirs in each call.
+        let known = self.runs[key.0].lease(key.1, worker);
+        let orientation = match known.filter(|of| of.is_proven && of.epoch == epoch) {
+            Some(known) => known.orientation,
+            None => self.proven(worker, &held.lease).ok_or(UNPROVEN)?,
+        };
         if !self.workers.get(worker).leases.contains(&key) {
             self.adopt(worker, key, epoch, held.started).map_err(str::to_owned)?;
         }
         let (run, task) = key;
         let cost_done = held.cost_done.min(self.runs[run].cost(task));
         let round = self.workers.get(worker).round;
+        let now = self.clock.ticks();
+        let age_ms = self.clock.wall(now).0.saturating_sub(granted_unix_ms);
         self.runs[run].change_lease(task, worker, |lease| {
             (lease.seen, lease.round, lease.cost_done) = (true, round, cost_done);
             lease.started |= held.started;
+            if !lease.is_proven && lease.epoch == epoch {
+                (lease.orientation, lease.is_proven) = (orientation, true);
+                // Neither a restart nor the loss of sled makes a lease younger.
+                lease.granted_unix_ms = granted_unix_ms;
+                lease.granted = now.saturating_sub(age_ms);
+            }
         });
         Ok(())
     }

@@ -21,6 +21,7 @@ mod grants;
 mod leases;
 mod map;
 mod parking;
+mod proofs;
 mod rate;
 mod rechecks;
 mod referee;
@@ -60,6 +61,7 @@ pub use status::{
 use self::{
     clock::{Clock, Jitter, MAX_STEP_MS, Ticks},
     control::Undo,
+    proofs::Proofs,
     referee::{OWN_REFEREE, Referee},
     run::Run,
     worker::SessionUpdate,
@@ -95,6 +97,7 @@ pub struct Scheduler {
     preferred: Option<RunId>,
     workers: Workers,
     sampler: RecheckSampler,
+    proofs: Proofs,
     changes: VecDeque<Change>,
     finished: VecDeque<RunId>,
     /// Workers and the times of their suspect counts, in the unit of `Done::accepted_s`.
@@ -110,6 +113,7 @@ impl Scheduler {
         let mut workers = Workers::default();
         assert_eq!(workers.pinned(REFEREE), OWN_REFEREE);
         workers.identify(OWN_REFEREE, &Principal::referee());
+        let key = std::array::from_fn(|at| seed.to_be_bytes()[at % 8]);
         Self {
             clock: Clock::default(),
             config,
@@ -119,7 +123,8 @@ impl Scheduler {
             order: Vec::new(),
             preferred: None,
             workers,
-            sampler: RecheckSampler::new(std::array::from_fn(|at| seed.to_be_bytes()[at % 8])),
+            sampler: RecheckSampler::new(key),
+            proofs: Proofs::new(key),
             changes: VecDeque::new(),
             finished: VecDeque::new(),
             suspect_windows: Vec::new(),
@@ -133,10 +138,11 @@ impl Scheduler {
         self.preferred = Some(run);
     }
 
-    /// Sets the store's key, which makes random selections the same after restarts.
+    /// Sets the store's key: after a restart, random selections are the same and leases remain proven.
     /// Must be called before any run is added.
-    pub fn set_sampling_key(&mut self, key: [u8; 32]) {
+    pub fn set_key(&mut self, key: [u8; 32]) {
         self.sampler = RecheckSampler::new(key);
+        self.proofs = Proofs::new(key);
     }
 
     /// Adds a new run, or one found on disk.

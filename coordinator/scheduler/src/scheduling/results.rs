@@ -7,7 +7,7 @@ use common::{
 
 use super::{
     LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
-    leases::{BARRED, LeaseEnd},
+    leases::{BARRED, LeaseEnd, UNPROVEN},
     run::{self, Run},
     task_table::{Done, Stage, WorkerCount},
     worker::Purpose,
@@ -31,21 +31,27 @@ impl Scheduler {
                 }
                 ruling
             }
-            Err(reason) => (Verdict::Refused, reason),
+            Err(refusal) => refusal,
         };
-        Acknowledgement { task: partial.task, epoch: partial.epoch, verdict, reason }
+        Acknowledgement { lease: partial.lease, verdict, reason }
     }
 
-    /// Checks a partial regardless of its task's state; an error gives the reason.
-    fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseIx, String> {
-        let key = self.find(partial.task)?;
-        self.issued(key, partial.epoch)?;
+    /// Checks a partial regardless of its task's state; an error is the answer.
+    fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseIx, Ruling> {
+        let Partial { lease, orientation, .. } = *partial;
+        if self.proven(worker, &lease) != Some(orientation) {
+            return Err((Verdict::RefusedKeep, UNPROVEN.to_owned()));
+        }
+        let refused = |reason: String| (Verdict::Refused, reason);
+        let key = self.find(lease.task).map_err(refused)?;
         let (run, task) = key;
+        // An older copy of the data may not know the lease.
+        self.runs[run].raise_epoch(task, lease.epoch.0);
         if self.runs[run].state() == RunState::Cancelled {
-            return Err(format!("run {} is cancelled: drop its results", partial.task.run));
+            return Err(refused(format!("run {} is cancelled: drop its results", lease.task.run)));
         }
         if self.workers.is_barred(worker) {
-            return Err(BARRED.to_owned());
+            return Err(refused(BARRED.to_owned()));
         }
         let (count, limit) = (partial.count, self.runs[run].plan.task_limit(run::id(task)));
         if count > limit {
@@ -54,9 +60,9 @@ impl Scheduler {
                     format!("it counted {count} for task {task}, at most {limit} are possible");
                 self.bar(worker, &reason, None);
             }
-            return Err(format!(
+            return Err(refused(format!(
                 "implausible count {count} for task {task} (maximum {limit}): check this machine's memory"
-            ));
+            )));
         }
         Ok(key)
     }
@@ -65,7 +71,8 @@ impl Scheduler {
         let (run, task) = key;
         self.workers.pin(worker);
         let is_recount = self.is_recount(key, worker);
-        let Partial { epoch, count, kernel, orientation, duration_us, .. } = *partial;
+        let Partial { lease, count, kernel, orientation, duration_us } = *partial;
+        let epoch = lease.epoch;
         let count = WorkerCount { count, worker, kernel, orientation };
         let version = self.workers.get(worker).info.version.clone();
         let record = Record { epoch, version, duration_us, ..self.record_of(key, &count) };

@@ -46,8 +46,12 @@ pub(super) struct Lease {
     pub(super) started: bool,
     pub(super) cost_done: u64,
     pub(super) granted: Ticks,
-    /// Whether `granted` is the time of the grant, not of an adoption.
+    /// The same by the wall clock; 0 in a lease found on disk until its worker names it.
+    pub(super) granted_unix_ms: u64,
+    /// Whether this process granted the lease: its time from grant to count is known.
     pub(super) is_timed: bool,
+    /// Whether this process granted the lease or has verified its proof.
+    pub(super) is_proven: bool,
     /// Number of the worker's sync that last named the lease.
     pub(super) round: u64,
 }

@@ -80,8 +80,9 @@ impl Coordinator {
     /// Adds a message to the next group.
     pub(super) fn post(&mut self, sender: Sender, caller: Caller, request: SyncRequest) {
         let partials = request.partials.iter();
-        let counts =
-            partials.map(|partial| ((partial.task.task, partial.epoch), partial.count)).collect();
+        let counts = partials
+            .map(|partial| ((partial.lease.task.task, partial.lease.epoch), partial.count))
+            .collect();
         let handle = self.handle.clone();
         self.calls.push(Call {
             sender,

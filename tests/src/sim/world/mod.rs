@@ -485,7 +485,7 @@ impl World {
         let run = disk.run().expect("the run is finished");
         let fold = disk.store().refold(run).expect("a sound store");
         let mut sampler = Scheduler::new(Config::default(), 0);
-        sampler.set_sampling_key(disk.secret());
+        sampler.set_key(disk.secret());
         let evidence = Evidence::of(&fold, |task| Some(sampler.rank(run, task)));
         self.outcome.bound = evidence.at_most_wrong();
         self.outcome.recounts = evidence.recounts;

@@ -134,6 +134,11 @@ impl Run {
         });
     }
 
+    /// Raises a task's highest epoch to at least this one.
+    pub(crate) fn raise_epoch(&mut self, task: TaskIx, epoch: u64) {
+        self.tasks.raise_epoch(task, epoch);
+    }
+
     /// Raises the epochs of all tasks to at least this one.
     pub(crate) fn raise_epochs(&mut self, epoch: u64) {
         self.tasks.raise_epochs(epoch);

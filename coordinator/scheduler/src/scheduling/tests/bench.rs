@@ -7,15 +7,16 @@ use std::{
 };
 
 use common::{
+    count::Orientation,
     kernel::KernelName,
     method::Layout,
     plan::{Plan, TaskId},
-    run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
+    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
     sync::{Grant, HeldLease, SelfTestReport, SyncReply, SyncRequest, WorkerInfo},
     test_fixture::{ExactCounts, plan},
 };
 
-use super::super::*;
+use super::super::{worker::Purpose, *};
 use crate::ledger::{Recheck, RunManifest, TaskRow};
 
 pub(super) const RUN: RunId = RunId(7);
@@ -115,8 +116,7 @@ impl ScriptedWorker {
 
     pub(super) fn request(&self) -> SyncRequest {
         let (started, cost_done) = (self.started, self.cost_done);
-        let held =
-            |grant: &Grant| HeldLease { task: grant.task, epoch: grant.epoch, cost_done, started };
+        let held = |grant: &Grant| HeldLease { lease: grant.lease, cost_done, started };
         SyncRequest {
             worker: self.info.clone(),
             held: self.held.iter().map(held).collect(),
@@ -135,11 +135,15 @@ impl ScriptedWorker {
                 self.held.push(*grant);
             }
         }
-        let revoked: HashSet<_> =
-            reply.revoked.iter().map(|gone| (gone.task, gone.epoch)).collect();
-        self.held.retain(|grant| !revoked.contains(&(grant.task, grant.epoch)));
+        let revoked: HashSet<_> = reply.revoked.iter().map(|gone| gone.lease).collect();
+        self.held.retain(|grant| !revoked.contains(&grant.lease));
     }
 }
+
+/// The store's key.
+const KEY: [u8; 32] = [
+    0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1,
+];
 
 /// A scheduler, its workers by number, and its time.
 pub(super) struct Bench {
@@ -180,6 +184,7 @@ impl Bench {
             }
         }
         let mut scheduler = Scheduler::new(config.clone(), 1);
+        scheduler.set_key(KEY);
         scheduler.restored(Millis(0), 1);
         let run = StoredRun::new(RunManifest::new(RUN, plan, 0, 0), recheck);
         scheduler.add_run(StoredRun { elapsed_ms, ..run }, plan.clone());
@@ -221,21 +226,20 @@ impl Bench {
     }
 
     /// Reads a count: `TASK`, with `r` for the orientation that was not granted.
-    /// `@EPOCH` and `+WRONG` may follow: the excess, `most` for the highest count, `more` for one above.
+    /// `!`, for an invalid proof, `@EPOCH` and `+WRONG` may follow: the excess, `most` for the highest count, `more` for one above.
     pub(super) fn count(&self, id: u128, word: &str) -> (Grant, u64) {
         let (word, wrong) = word.split_once('+').unwrap_or((word, "0"));
         let (word, epoch) = word.split_once('@').unwrap_or((word, "1"));
+        let (word, is_forged) = word.strip_suffix('!').map_or((word, false), |word| (word, true));
         let rotated = word.strip_suffix('r');
         let task = self.task(read(rotated.unwrap_or(word)));
-        let held = self.workers[&id].held.iter().find(|grant| grant.task == task);
-        let mut grant = held.copied().unwrap_or_else(|| Grant {
-            task,
-            epoch: Epoch(read(epoch)),
-            spec: *self.plan.spec(),
-            orientation: common::count::Orientation::Upright,
-        });
+        let held = self.workers[&id].held.iter().find(|grant| grant.lease.task == task);
+        let mut grant = held.copied().unwrap_or_else(|| self.earlier(id, task, read(epoch)));
         if rotated.is_some() {
-            grant.orientation = grant.orientation.rotated();
+            grant = self.granted(id, grant.lease, grant.orientation.rotated());
+        }
+        if is_forged {
+            grant.lease.proof.0 ^= 1;
         }
         let count = match wrong {
             "most" => self.plan.task_limit(task.task),
@@ -245,11 +249,24 @@ impl Bench {
         (grant, count)
     }
 
+    /// Returns a lease that the coordinator granted to a worker earlier, under this epoch.
+    fn earlier(&self, id: u128, task: TaskRef, epoch: u64) -> Grant {
+        let lease =
+            LeaseKey { task, epoch: Epoch(epoch), granted_unix_ms: 0, proof: Proof::default() };
+        self.granted(id, lease, Orientation::Upright)
+    }
+
+    /// Returns the grant of a lease, with a valid proof.
+    pub(super) fn granted(&self, id: u128, lease: LeaseKey, orientation: Orientation) -> Grant {
+        let worker = self.workers[&id].info.id;
+        let lease = self.scheduler.proofs.prove(lease, worker, Purpose::Count, orientation);
+        Grant { lease, spec: *self.plan.spec(), orientation }
+    }
+
     pub(super) fn partial(&self, id: u128, grant: &Grant, count: u64) -> Partial {
         let worker = &self.workers[&id];
         Partial {
-            task: grant.task,
-            epoch: grant.epoch,
+            lease: grant.lease,
             count,
             kernel: worker.info.kernel,
             orientation: grant.orientation,
@@ -274,7 +291,7 @@ impl Bench {
         let worker = &self.workers[&id];
         let (wrong, every) = worker.lies;
         let partials = held.iter().map(|grant| {
-            let task = grant.task.task;
+            let task = grant.lease.task.task;
             let lie = if task.0 % every == 0 { wrong } else { 0 };
             self.partial(id, grant, self.truth(task) + lie)
         });
@@ -360,6 +377,7 @@ impl Bench {
             }
         }
         self.scheduler = Scheduler::new(self.config.clone(), 2);
+        self.scheduler.set_key(KEY);
         let trusted = self.workers.values().filter(|worker| worker.trusted);
         self.scheduler.restore_trusted_tokens(trusted.filter_map(|worker| worker.token.clone()));
         trust.iter().for_each(|record| self.scheduler.restore_trust(record));

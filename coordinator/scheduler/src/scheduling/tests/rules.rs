@@ -1,9 +1,10 @@
 //! Tests of scheduling rules whose expected outcomes are calculated.
 
 use common::{
+    count::Orientation,
     limits,
     plan::PlanSpec,
-    run::{Epoch, TaskRef},
+    run::{Epoch, LeaseKey, TaskRef},
     sync::{Grant, Verdict},
 };
 
@@ -28,7 +29,7 @@ fn call(bench: &mut Bench, id: u128) -> SyncReply {
 }
 
 fn cost(bench: &Bench, grants: &[Grant]) -> u64 {
-    grants.iter().map(|grant| bench.plan.task_cost(grant.task.task)).sum()
+    grants.iter().map(|grant| bench.plan.task_cost(grant.lease.task.task)).sum()
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn runs_are_served_by_priority_then_by_preference_then_by_age() {
     let mut order = Vec::new();
     for _ in 0..30 {
         bench.now += 1_000;
-        order.extend(bench.finish(1).grants.iter().map(|grant| grant.task.run));
+        order.extend(bench.finish(1).grants.iter().map(|grant| grant.lease.task.run));
     }
     order.dedup();
     assert_eq!(order, expected);
@@ -99,7 +100,7 @@ fn the_last_tasks_of_a_run_do_not_wait_for_a_run_of_lower_priority() {
             // The worker counts its oldest task and refills its queue.
             let grant = bench.worker(id).held.remove(0);
             bench.worker(id).wants = if bench.workers[&id].held.len() < 4 { 0.004 } else { 0.0 };
-            let partials = vec![bench.partial(id, &grant, bench.truth(grant.task.task))];
+            let partials = vec![bench.partial(id, &grant, bench.truth(grant.lease.task.task))];
             let request = SyncRequest { partials, ..bench.worker(id).request() };
             bench.call(id, &request);
         }
@@ -145,16 +146,14 @@ fn a_full_reply_fits_a_message() {
     let mut bench = Bench::after(&[], &["1 set threads=4096", "1 sync"]);
     let first = bench.workers[&1].held[0];
     // The maximum number of leases and of counts, all of a deleted run.
-    let foreign = |number: usize| Grant {
-        task: TaskRef {
-            run: RunId(u64::MAX),
-            task: TaskId(u64::MAX - number as u64),
-            ..first.task
-        },
-        epoch: Epoch(u64::MAX),
-        ..first
+    let foreign = |number: usize| {
+        let task = TaskId(u64::MAX - number as u64);
+        let task = TaskRef { run: RunId(u64::MAX), task, ..first.lease.task };
+        let lease = LeaseKey { task, epoch: Epoch(u64::MAX), ..first.lease };
+        bench.granted(1, lease, first.orientation)
     };
     let mut held: Vec<_> = (0..limits::HELD).map(foreign).collect();
+    let grants = held[..limits::GRANTS].to_vec();
     let partial = |grant| bench.partial(1, grant, 0);
     let partials: Vec<_> = held.iter().take(limits::PARTIALS).map(partial).collect();
     let mut calls = 0;
@@ -163,12 +162,12 @@ fn a_full_reply_fits_a_message() {
         let request = SyncRequest { partials: partials.clone(), ..bench.worker(1).request() };
         let mut reply = bench.call(1, &request);
         held = std::mem::take(&mut bench.worker(1).held);
-        held.retain(|grant| grant.task.run != RUN);
+        held.retain(|grant| grant.lease.task.run != RUN);
         reply.reason = "r".repeat(limits::REASON_BYTES);
         for answer in &mut reply.acknowledgements {
             answer.reason = reply.reason.clone();
         }
-        reply.grants = vec![foreign(0); limits::GRANTS];
+        reply.grants.clone_from(&grants);
         let bytes = prost::Message::encoded_len(&proto::v1::SyncResponse::from(reply));
         assert!(bytes <= limits::MESSAGE_BYTES, "{bytes} bytes");
         calls += 1;
@@ -181,13 +180,14 @@ fn revocations_beyond_the_limit_of_a_reply_come_with_the_next() {
     let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
     let grant = bench.workers[&1].held[0];
     // Epochs that were never issued; all have five digits, and so all reasons have the same length.
-    let epochs = (10_000..30_000).map(Epoch);
-    let held: Vec<_> = epochs.map(|epoch| Grant { epoch, ..grant }).collect();
+    let epochs = (10_000..24_000).map(Epoch);
+    let other = |epoch| Grant { lease: LeaseKey { epoch, ..grant.lease }, ..grant };
+    let held: Vec<_> = epochs.map(other).collect();
     bench.worker(1).held = held.clone();
     let first = call(&mut bench, 1).revoked;
-    let each = 80 + first[0].reason.len();
+    let each = limits::REVOCATION_FRAME_BYTES + first[0].reason.len();
     assert_eq!(first.len(), (2 << 20) / each);
-    assert!(first.iter().zip(&held).all(|(gone, grant)| gone.epoch == grant.epoch));
+    assert!(first.iter().zip(&held).all(|(gone, grant)| gone.lease == grant.lease));
     assert_eq!(call(&mut bench, 1).revoked.len(), held.len() - first.len());
 }
 
@@ -212,7 +212,7 @@ fn in_the_last_part_of_a_run_a_busy_thread_gets_no_second_task() {
     loop {
         // The worker counts its last task and requests more.
         while bench.workers[&1].held.len() > 1 {
-            let first = bench.workers[&1].held[0].task.task;
+            let first = bench.workers[&1].held[0].lease.task.task;
             bench.steps(&format!("1 submit {first}"));
         }
         let tasks = bench.run().tasks();
@@ -237,7 +237,7 @@ fn counts_of_other_plans_and_runs_are_refused_and_change_nothing() {
     let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
     let grant = bench.workers[&1].held[0];
     let foreign = Plan::new(PlanSpec { task_cost: 2, ..*bench.plan.spec() }).unwrap().hash();
-    let [mut other_plan, mut other_run] = [grant; 2];
+    let [mut other_plan, mut other_run] = [grant.lease; 2];
     other_plan.task.plan = foreign;
     other_run.task.run = RunId(99);
     for (grant, reason) in [
@@ -245,6 +245,7 @@ fn counts_of_other_plans_and_runs_are_refused_and_change_nothing() {
         (other_plan, foreign.to_string()),
         (other_run, "no run 0000000000000063".to_owned()),
     ] {
+        let grant = bench.granted(1, grant, Orientation::Upright);
         let partials = vec![bench.partial(1, &grant, 0)];
         let request = SyncRequest { partials, ..bench.worker(1).request() };
         let answers = bench.call(1, &request).acknowledgements;
@@ -259,7 +260,7 @@ fn the_key_decides_which_tasks_are_selected() {
     let selected = |key| {
         let mut bench = Bench::new(&[]);
         let mut scheduler = Scheduler::new(Config::default(), 1);
-        scheduler.set_sampling_key([key; 32]);
+        scheduler.set_key([key; 32]);
         bench.scheduler = scheduler;
         add(&mut bench, RUN, 0, 0);
         bench.steps("recheck 0.5");
@@ -512,7 +513,7 @@ fn a_machine_makes_two_failed_self_tests_durable_per_hour_and_a_token_a_hundred(
 fn every_task_has_a_state_on_the_map() {
     let steps = ["die 6 1 2 3 4 5", "6 set threads=3, 6 sync"];
     let mut bench = Bench::after(&[], &steps);
-    let held: Vec<_> = bench.workers[&6].held.iter().map(|grant| grant.task.task).collect();
+    let held: Vec<_> = bench.workers[&6].held.iter().map(|grant| grant.lease.task.task).collect();
     let [leased, done, confirmed, disputed, ..] = held[..] else { panic!("{held:?}") };
     bench.steps(&format!(
         "6 submit {done} {confirmed} {disputed}, 7 submit {confirmed} {disputed}+1"

@@ -54,7 +54,7 @@ impl Bench {
             "drop" | "keep" => {
                 let tasks: Vec<_> = words.iter().map(|word| self.task(read(word))).collect();
                 let keeps = |grant: &Grant| {
-                    !tasks.is_empty() && tasks.contains(&grant.task) == (verb == "keep")
+                    !tasks.is_empty() && tasks.contains(&grant.lease.task) == (verb == "keep")
                 };
                 self.worker(id).held.retain(keeps);
                 return Vec::new();
@@ -68,7 +68,8 @@ impl Bench {
             // Each count in a separate call, without leases of these tasks.
             "submit" => {
                 let counts: Vec<_> = words.iter().map(|word| self.count(id, word)).collect();
-                let is_sent = |grant: &Grant| counts.iter().any(|(of, _)| of.task == grant.task);
+                let is_sent =
+                    |grant: &Grant| counts.iter().any(|(of, _)| of.lease.task == grant.lease.task);
                 self.worker(id).held.retain(|grant| !is_sent(grant));
                 let mut all = SyncReply::default();
                 for (grant, count) in counts {
@@ -406,18 +407,18 @@ fn described(reply: &SyncReply) -> Vec<String> {
             "" => verdict,
             reason => format!("{verdict} ({reason})"),
         };
-        groups.add(what, answer.task.task.to_string());
+        groups.add(what, answer.lease.task.task.to_string());
     }
     for gone in &reply.revoked {
-        groups.add(format!("revoked ({})", gone.reason), gone.task.task.to_string());
+        groups.add(format!("revoked ({})", gone.reason), gone.lease.task.task.to_string());
     }
     for grant in &reply.grants {
         let rotated = if grant.orientation == Orientation::Rotated { "r" } else { "" };
-        let epoch = match grant.epoch.0 {
+        let epoch = match grant.lease.epoch.0 {
             1 => String::new(),
             epoch => format!("@{epoch}"),
         };
-        groups.add("granted".to_owned(), format!("{}{rotated}{epoch}", grant.task.task));
+        groups.add("granted".to_owned(), format!("{}{rotated}{epoch}", grant.lease.task.task));
     }
     let mut lines = groups.lines();
     lines.push(reply.reason.clone());
