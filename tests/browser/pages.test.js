@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { Cluster, browser } from './cluster.js';
+import { Cluster, browser, visit } from './cluster.js';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const phone = { width: 390, height: 844 };
@@ -24,7 +24,7 @@ async function open(url, options = {}) {
   page.on('response', async (response) => {
     if (!response.url().endsWith('/events')) page.bytes += Number(response.headers()['content-length'] ?? 0);
   });
-  await page.goto(url);
+  await visit(page, url);
   return page;
 }
 

@@ -233,7 +233,7 @@ fn router(app: &App) -> Router {
         .route("/runs/{run}", get(page::run))
         .route("/runs/{run}/events", get(page::updates))
         .route("/login", get(async || sessions::login_page("")).post(sessions::login))
-        .route("/login/{link}", get(sessions::follow))
+        .route("/login/{link}", get(sessions::confirm).post(sessions::follow))
         .route("/logout", post(sessions::logout))
         .route("/assets/{name}", get(page::asset))
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::authorize))

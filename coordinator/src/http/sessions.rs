@@ -28,8 +28,8 @@ const COOKIE: &str = "queens-session";
 const SESSION_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 const LINK_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// Maximum number of sessions, and of links; the oldest are dropped.
-const MAX_SECRETS: usize = 1_000;
+/// Maximum number of sessions per token, and of links; the oldest of the token is dropped.
+const MAX_SECRETS: usize = 20;
 
 #[derive(Debug)]
 pub(crate) struct Sessions {
@@ -65,9 +65,9 @@ impl Secrets {
     pub(crate) fn add(&self, token: TokenId) -> String {
         let (mut tokens, now) = (self.lock(), Instant::now());
         tokens.retain(|_, (until, _)| *until > now);
-        if tokens.len() >= MAX_SECRETS {
-            let oldest = tokens.iter().min_by_key(|(_, (until, _))| *until);
-            let oldest = oldest.map(|(hash, _)| *hash);
+        let of_token = tokens.iter().filter(|(_, (_, other))| *other == token);
+        if of_token.clone().count() >= MAX_SECRETS {
+            let oldest = of_token.min_by_key(|(_, (until, _))| *until).map(|(hash, _)| *hash);
             oldest.and_then(|hash| tokens.remove(&hash));
         }
         let secret = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
@@ -131,6 +131,29 @@ pub(super) async fn login(
     }
 }
 
+/// Returns the page whose button opens the session of a link.
+/// Only the button consumes the link: previews of chats and scanners of mails get every address they see.
+pub(super) async fn confirm(State(app): State<App>, Path(link): Path<String>) -> Response {
+    if app.sessions.links.find(&link).is_none() {
+        return expired_link();
+    }
+    let body = html! {
+        body {
+            main.login {
+                h1 { "queens" }
+                form method="post" { button type="submit" { "Log in" } }
+            }
+        }
+    };
+    page("queens: log in", &body).into_response()
+}
+
+fn expired_link() -> Response {
+    login_page(
+        "This login link has expired or was already used. Run `queensctl dashboard` for a new one.",
+    )
+}
+
 /// Opens the session of a link that `queensctl dashboard` printed.
 pub(super) async fn follow(
     State(app): State<App>,
@@ -139,9 +162,7 @@ pub(super) async fn follow(
 ) -> Response {
     match app.sessions.links.take(&link) {
         Some(token) => start_session(&app, peer, token),
-        None => login_page(
-            "This login link has expired or was already used. Run `queensctl dashboard` for a new one.",
-        ),
+        None => expired_link(),
     }
 }
 
@@ -213,14 +234,15 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_secrets_are_dropped_and_all_expire() {
+    fn the_oldest_secrets_of_a_token_are_dropped_and_all_expire() {
         let secrets = Secrets::new(LINK_LIFETIME);
-        let first = secrets.add(TokenId(1));
-        for _ in 0..MAX_SECRETS {
+        let (operator, first) = (secrets.add(TokenId(1)), secrets.add(TokenId(2)));
+        for _ in 0..1_000 {
             secrets.add(TokenId(2));
         }
-        assert_eq!(secrets.lock().len(), MAX_SECRETS);
+        assert_eq!(secrets.lock().len(), 1 + MAX_SECRETS);
         assert_eq!(secrets.find(&first), None);
+        assert_eq!(secrets.find(&operator), Some(TokenId(1)), "of another token");
         let short = Secrets::new(Duration::ZERO);
         let expired = short.add(TokenId(3));
         assert_eq!(short.find(&expired), None, "expired");

@@ -504,7 +504,12 @@ fn the_printed_link_logs_one_browser_in() {
     let link = fixture.coordinator.stderr_line("/login/");
     let link = link.trim();
     assert!(link.starts_with(&format!("{}/login/", fixture.http)), "{link}");
-    let logged_in = ask("GET", link, &[], None);
+    // A preview of the link does not consume it.
+    for method in ["HEAD", "GET"] {
+        let preview = ask(method, link, &[], None);
+        assert_eq!((preview.code, preview.header("set-cookie")), (200, None), "{preview:#?}");
+    }
+    let logged_in = ask("POST", link, &[], None);
     assert_eq!((logged_in.code, logged_in.header("location")), (303, Some("/")), "{logged_in:#?}");
     let cookie = logged_in.header("set-cookie").and_then(|cookie| cookie.split(';').next());
     let cookie = [("cookie", cookie.expect("a session"))];
@@ -516,7 +521,7 @@ fn the_printed_link_logs_one_browser_in() {
     assert_eq!(again.header("set-cookie"), None);
     let another = fixture.queensctl(&["dashboard", "--json"]);
     let another = another["url"].as_str().expect("a link");
-    assert_eq!(ask("GET", another, &[], None).code, 303);
+    assert_eq!(ask("POST", another, &[], None).code, 303);
 }
 
 #[test]
