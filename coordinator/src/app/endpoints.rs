@@ -158,7 +158,7 @@ impl Endpoints {
         let address = listeners.grpc.local_addr()?;
         let port = advertise.and_then(Authority::port_u16);
         let public = PublicAddress::new(address, advertise.map(Authority::host), port);
-        let authenticator = authenticator(options, (address, &public), (secrets, clock))?;
+        let authenticator = authenticator(options, (address, &public), (secrets.clone(), clock))?;
         let join_commands = join_commands(options, &authenticator, &public)?;
         let mut http_hosts = options.http_host.clone();
         let mut dashboard = None;
@@ -172,7 +172,7 @@ impl Endpoints {
                 (Authenticator::Tokens(_) | Authenticator::MutualTls(_), true) => "https",
             };
             let url = format!("{scheme}://{}", public.authority());
-            dashboard = Some(Dashboard::new(url, !public.is_remote));
+            dashboard = Some(Dashboard::load(url, !public.is_remote, secrets, clock)?);
             http_hosts.push(public.host);
         }
         Ok(Self { authenticator, join_commands, dashboard, http_hosts })
