@@ -137,3 +137,21 @@ pub(super) fn show_status(status: &v1::Status, style: Style) -> anyhow::Result<(
         false => print(&view::status_text(status, stdout_width(), style.verbose, unix_ms())?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_verified_result_is_a_success() {
+        let exit = |state: RunState, verified| {
+            let run = Some(v1::Run { state: state.into(), ..v1::Run::default() });
+            let result = Some(v1::Result { verified, ..v1::Result::default() });
+            ended(&v1::Status { run, result, ..v1::Status::default() })
+        };
+        assert_eq!(exit(RunState::Complete, true), Some(Exit::Success));
+        assert_eq!(exit(RunState::Complete, false), Some(Exit::Unverified));
+        assert_eq!(exit(RunState::Contradicted, false), Some(Exit::Contradicted));
+        assert_eq!(exit(RunState::Verifying, false), None);
+    }
+}
