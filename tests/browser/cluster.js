@@ -108,3 +108,10 @@ export class Cluster {
     await rm(this.dir, { recursive: true, force: true });
   }
 }
+
+// Opens an address. A login link has a button, which a used one has not.
+export async function visit(page, url) {
+  await page.goto(url);
+  const isLink = url.includes('/login/') && await page.locator('input[name=token]').count() === 0;
+  if (isLink) await page.getByRole('button', { name: 'Log in' }).click();
+}

@@ -1,7 +1,7 @@
 // Screenshots of real runs for the documentation: node shots.js [FOLDER] [N]. The disputed run needs python
 // with grpcio and grpcio-tools (QUEENS_PYTHON), since a lying client takes part.
 import { join } from 'node:path';
-import { Cluster, browser } from './cluster.js';
+import { Cluster, browser, visit } from './cluster.js';
 
 const [folder = new URL('../../docs/img', import.meta.url).pathname, n = '20'] = process.argv.slice(2);
 const desktop = { viewport: { width: 1280, height: 800 } };
@@ -10,7 +10,7 @@ const chrome = await browser();
 
 async function open(url, options) {
   const page = await (await chrome.newContext(options)).newPage();
-  await page.goto(url);
+  await visit(page, url);
   return page;
 }
 

@@ -247,7 +247,7 @@ impl Process {
         self.line(part, |lines| &lines.stderr, |line| line.contains(part))
     }
 
-    /// Waits for the join string that a coordinator prints for `program`.
+    /// Waits for the setting that a coordinator prints for `program`: the file of a join string.
     pub fn join_for(&self, program: &str) -> String {
         fn join<'a>(line: &'a str, program: &str) -> Option<&'a str> {
             let (join, command) = line.trim().strip_prefix("QUEENS_JOIN=")?.split_once(' ')?;

@@ -138,6 +138,7 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     ("GET", "/login", Access::Open),
     ("POST", "/login", Access::Open),
     ("GET", "/login/{link}", Access::Open),
+    ("POST", "/login/{link}", Access::Open),
     ("GET", "/assets/{name}", Access::Open),
     ("POST", "/logout", Access::Any),
     ("GET", "/", Access::Viewer),

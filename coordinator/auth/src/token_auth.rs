@@ -100,11 +100,6 @@ impl TokenAuth {
         Ok(join.filter(|join| self.check(join.token()).is_ok()))
     }
 
-    /// Returns the path of a role's first join string.
-    pub fn join_path(&self, role: Role) -> PathBuf {
-        self.secrets.path(&join_file(role.as_str()))
-    }
-
     /// Copies the first join strings to another folder, for programs on this machine.
     pub fn write_joins(&self, folder: &SecretStore) -> Result<(), TokenAuthError> {
         for role in FIRST_ROLES {

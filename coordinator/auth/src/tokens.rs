@@ -60,7 +60,7 @@ impl<'a> NewToken<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     #[error(
-        "TLS required: use the join string printed by the coordinator (QUEENS_JOIN=queens1-…, or \
+        "TLS required: use the coordinator's join string (QUEENS_JOIN=queens1-…, or \
          --join @FILE), or https:// with --tls-ca if it has --client-ca"
     )]
     PlainText,

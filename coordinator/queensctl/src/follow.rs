@@ -114,6 +114,8 @@ fn is_final(error: &anyhow::Error) -> bool {
 pub(super) fn ended(status: &v1::Status) -> Option<Exit> {
     let run = status.run.as_ref()?;
     match run.state() {
+        // An operator asked for more rechecks.
+        RunState::Complete if !status.reason.is_empty() => None,
         RunState::Complete => status.result.as_ref().map(|result| match result.verified {
             true => Exit::Success,
             false => Exit::Unverified,
@@ -135,5 +137,30 @@ pub(super) fn show_status(status: &v1::Status, style: Style) -> anyhow::Result<(
     match style.json {
         true => print_json(view::status_json(status)?),
         false => print(&view::status_text(status, stdout_width(), style.verbose, unix_ms())?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_verified_result_is_a_success() {
+        let exit = |state: RunState, verified| {
+            let run = Some(v1::Run { state: state.into(), ..v1::Run::default() });
+            let result = Some(v1::Result { verified, ..v1::Result::default() });
+            ended(&v1::Status { run, result, ..v1::Status::default() })
+        };
+        assert_eq!(exit(RunState::Complete, true), Some(Exit::Success));
+        assert_eq!(exit(RunState::Complete, false), Some(Exit::Unverified));
+        assert_eq!(exit(RunState::Contradicted, false), Some(Exit::Contradicted));
+        assert_eq!(exit(RunState::Verifying, false), None);
+        let rechecked = v1::Status {
+            run: Some(v1::Run { state: RunState::Complete.into(), ..v1::Run::default() }),
+            result: Some(v1::Result { verified: true, ..v1::Result::default() }),
+            reason: "complete, rechecking 43 of 87".to_owned(),
+            ..v1::Status::default()
+        };
+        assert_eq!(ended(&rechecked), None);
     }
 }

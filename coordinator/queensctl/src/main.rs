@@ -94,7 +94,7 @@ enum Command {
     Cancel(EndOptions),
     /// Retry all parked tasks now instead of one at a time
     Retry(RunOptions),
-    /// Recheck part or all of a run; a finished run is reopened until the rechecks are done
+    /// Recheck part or all of a run; the result of a complete run stays published meanwhile
     Recheck(RecheckOptions),
     /// Delete a finished run (complete, contradicted, disputed or cancelled) with all its results
     Delete(EndOptions),

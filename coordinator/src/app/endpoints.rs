@@ -1,15 +1,16 @@
 //! The coordinator's listeners, authentication and join commands.
 
 use std::{
+    io::{self, IsTerminal as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    path,
+    path::{self, PathBuf},
     sync::Arc,
 };
 
 use auth::{Authenticator, Pki, PkiFiles, Role, TokenAuth, TokenAuthError};
 use axum::http::uri::Authority;
 use cli::{exit::BadUsage, threads::host_name};
-use proto::connect::install_crypto;
+use proto::connect::{install_crypto, join_file};
 use store::{Clock, SecretStore};
 use tokio::net::{TcpListener, lookup_host};
 use view::text::eprint_line;
@@ -158,7 +159,7 @@ impl Endpoints {
         let address = listeners.grpc.local_addr()?;
         let port = advertise.and_then(Authority::port_u16);
         let public = PublicAddress::new(address, advertise.map(Authority::host), port);
-        let authenticator = authenticator(options, (address, &public), (secrets, clock))?;
+        let authenticator = authenticator(options, (address, &public), (secrets.clone(), clock))?;
         let join_commands = join_commands(options, &authenticator, &public)?;
         let mut http_hosts = options.http_host.clone();
         let mut dashboard = None;
@@ -172,30 +173,46 @@ impl Endpoints {
                 (Authenticator::Tokens(_) | Authenticator::MutualTls(_), true) => "https",
             };
             let url = format!("{scheme}://{}", public.authority());
-            dashboard = Some(Dashboard::new(url, !public.is_remote));
+            dashboard = Some(Dashboard::load(url, !public.is_remote, secrets, clock)?);
             http_hosts.push(public.host);
         }
         Ok(Self { authenticator, join_commands, dashboard, http_hosts })
     }
 
-    /// Returns the dashboard's URL, with a one-time login link if tokens are required.
-    pub(super) fn dashboard_text(&self) -> Result<Option<String>, TokenAuthError> {
+    /// Returns the dashboard's URL and, if tokens are required, how to log in.
+    pub(super) fn dashboard_text(
+        &self,
+        options: &Options,
+    ) -> Result<Option<String>, TokenAuthError> {
         let Some(Dashboard { url, sessions, .. }) = &self.dashboard else { return Ok(None) };
-        let operator = self
-            .authenticator
-            .tokens()
-            .map(|tokens| tokens.join(Role::Operator))
-            .transpose()?
-            .flatten();
-        let link = operator.map(|join| sessions.links.add(join.token().id()));
-        let link = link.map_or_else(String::new, |link| {
-            format!(
+        let join = match self.authenticator.tokens() {
+            Some(tokens) => tokens.join(Role::Operator)?,
+            None => None,
+        };
+        let login = join.map_or_else(String::new, |join| match prints_secrets() {
+            true => format!(
                 "\n  log in once, within 10 minutes, with\n    {url}/login/{link}\n  later: queensctl \
-                 dashboard"
-            )
+                 dashboard",
+                link = sessions.links.add(join.token().id())
+            ),
+            false => format!(
+                "\n  log in with a link of `queensctl dashboard`, or the join string in\n    {}",
+                join_path(options, Role::Operator).display()
+            ),
         });
-        Ok(Some(format!("  dashboard at {url}{link}")))
+        Ok(Some(format!("  dashboard at {url}{login}")))
     }
+}
+
+/// Returns whether the output may contain secrets: other output is kept in logs.
+fn prints_secrets() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Returns the path of a role's first join string on this machine.
+fn join_path(options: &Options, role: Role) -> PathBuf {
+    let path = SecretStore::of_directory(&options.data_dir).path(&join_file(role.as_str()));
+    path::absolute(&path).unwrap_or(path)
 }
 
 /// Opens the authentication of a coordinator that listens on `address`.
@@ -274,10 +291,14 @@ fn join_commands(
         ("To manage it from another machine", Role::Operator, "queensctl status"),
     ] {
         lines.push(match tokens.join(role)? {
-            Some(join) => format!(
+            Some(join) if prints_secrets() => format!(
                 "{what} (contains a secret):\n  QUEENS_JOIN={} {program}\n  stored in {}",
                 join.expose(),
-                tokens.join_path(role).display(),
+                join_path(options, role).display(),
+            ),
+            Some(_) => format!(
+                "{what}, with a copy of this file (a secret):\n  QUEENS_JOIN=@{} {program}",
+                join_path(options, role).display(),
             ),
             None => format!(
                 "{what}: the first join string was deleted; create another with `queensctl token \

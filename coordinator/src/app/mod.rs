@@ -9,7 +9,10 @@ mod select_run;
 mod service;
 mod storage;
 
-use std::{process, time::Duration};
+use std::{
+    process,
+    time::{Duration, SystemTime},
+};
 
 use cli::exit::{BadUsage, Exit, Signals};
 use common::plan::Plan;
@@ -30,6 +33,7 @@ pub async fn main(options: Options) -> Exit {
 }
 
 async fn run(options: &Options) -> anyhow::Result<Exit> {
+    check_clock(SystemTime::now())?;
     let kernel = options.local_kernel()?;
     if let Some(url) = &options.store {
         url.reveal(std::env::args_os()).map_err(BadUsage::of)?;
@@ -72,6 +76,21 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
     service.end(options, exit).await
 }
 
+/// The latest time at which a coordinator starts, in seconds since 1970: in the year 9000.
+/// Certificates end at most 20 years later, and times are written with four-digit years.
+const LATEST_S: u64 = 221_845_000_000;
+
+/// Fails if this machine's clock is out of the range of all times that the program stores.
+fn check_clock(now: SystemTime) -> anyhow::Result<()> {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    match since.is_ok_and(|since| since.as_secs() <= LATEST_S) {
+        true => Ok(()),
+        false => anyhow::bail!(
+            "this machine's clock is before 1970 or after the year 9000: set it and start again"
+        ),
+    }
+}
+
 /// Makes the plan of the requested run; prints a message if it takes long.
 async fn plan(options: &Options) -> Result<Option<Plan>, BadUsage> {
     const QUIET_PERIOD: Duration = Duration::from_secs(1);
@@ -87,4 +106,23 @@ async fn plan(options: &Options) -> Result<Option<Plan>, BadUsage> {
         }
     };
     result.expect("making a plan does not panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_out_of_range_is_refused() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        for now in [at(0), SystemTime::now(), at(LATEST_S)] {
+            check_clock(now).unwrap();
+        }
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        // In the year 9990 certificates would end after the year 9999.
+        for now in [before, at(LATEST_S + 1), at(253_000_000_000)] {
+            let error = check_clock(now).unwrap_err().to_string();
+            assert!(error.contains("clock is before 1970 or after"), "{error}");
+        }
+    }
 }

@@ -159,7 +159,12 @@ impl RunWaiter {
         let mut exit = Exit::Success;
         let is_target =
             |run: &&RunSummary| self.target.is_none_or(|target| target == run.manifest.run);
-        for RunSummary { manifest, state, cancelled_by, .. } in runs.iter().filter(is_target) {
+        for RunSummary { manifest, state, cancelled_by, is_rechecking, .. } in
+            runs.iter().filter(is_target)
+        {
+            if *is_rechecking {
+                return Ok(None);
+            }
             match (state, outcomes.get(&manifest.run)) {
                 (
                     RunState::Complete | RunState::Contradicted | RunState::Disputed,
@@ -295,7 +300,7 @@ pub(super) async fn notify_workers(driver: &DriverHandle, limit: Duration) {
 }
 
 fn is_open(run: &RunSummary) -> bool {
-    matches!(run.state, RunState::Running | RunState::Paused)
+    matches!(run.state, RunState::Running | RunState::Paused) || run.is_rechecking
 }
 
 fn needs_notice(worker: &WorkerStatus) -> bool {
@@ -371,6 +376,7 @@ mod tests {
             solutions: None,
             verified: false,
             verifying: None,
+            is_rechecking: false,
             cancelled_by: None,
         }
     }

@@ -82,7 +82,7 @@ impl Service {
             selected.begin(options, &driver).await?;
         }
         let address = listeners.grpc.local_addr()?;
-        let dashboard_text = endpoints.dashboard_text()?;
+        let dashboard_text = endpoints.dashboard_text(options)?;
         let Endpoints { authenticator, join_commands, dashboard, http_hosts } = endpoints;
         let server = Server::new(driver.clone(), clock, authenticator.clone())
             .with_dashboard(dashboard.clone());

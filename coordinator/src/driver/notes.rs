@@ -133,7 +133,7 @@ impl Driver {
                     RunState::Complete => "complete; no check failed",
                     RunState::Contradicted => "contradicted: a check fails",
                     RunState::Disputed => "disputed: counts conflict and there is no referee",
-                    RunState::Running => "reopened by a late conflict or a recheck",
+                    RunState::Running => "reopened: a count of the run is doubted",
                     RunState::Paused | RunState::Cancelled => return None,
                 };
                 Some((Some(*run), state.name(), text.to_owned()))

@@ -127,6 +127,27 @@ fn a_completion_and_a_conflict_in_one_group_leave_no_outcome() {
 }
 
 #[test]
+fn a_complete_run_keeps_its_result_while_it_is_rechecked() {
+    let mut bench = Bench::new();
+    bench.finish();
+    let before = bench.outcome().expect("the run has ended");
+    let recheck = Command::Recheck(Recheck::All);
+    bench.driver.control(bench.run, recheck, None).unwrap().unwrap();
+    let mut grants = bench.sync(2, Vec::new()).grants;
+    assert!(!grants.is_empty());
+    while !grants.is_empty() {
+        assert_eq!((bench.outcome().as_ref(), bench.state()), (Some(&before), RunState::Complete));
+        let reason = bench.driver.status(Some(bench.run)).expect("a run").status.reason;
+        assert!(reason.starts_with("complete, rechecking "), "{reason}");
+        grants = bench.sync(2, grants.iter().map(kit::count).collect()).grants;
+    }
+    let after = bench.outcome().expect("a result");
+    assert_eq!((after.solutions, bench.state()), (before.solutions, RunState::Complete));
+    assert_ne!(after.checks, before.checks, "the checks include the rechecks");
+    assert_eq!(bench.driver.status(Some(bench.run)).expect("a run").status.reason, "");
+}
+
+#[test]
 fn a_failed_self_test_reopens_a_run_and_is_named_in_the_result() {
     let mut bench = Bench::new();
     bench.self_test.tests_passed = 2;

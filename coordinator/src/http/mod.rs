@@ -32,7 +32,7 @@ use hyper_util::{
     server::{conn::auto, graceful::GracefulShutdown},
 };
 use scheduler::Command;
-use store::{Clock, descriptors};
+use store::{Clock, SecretStore, StoreError, descriptors};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_stream::StreamExt as _;
 use tonic::transport::server::Connected as _;
@@ -91,7 +91,7 @@ struct AppParts {
 }
 
 /// The address of the pages, for the gRPC service.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Dashboard {
     /// The address of the first page, without a trailing slash.
     pub url: String,
@@ -101,8 +101,15 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    pub fn new(url: String, loopback_only: bool) -> Self {
-        Self { url, loopback_only, sessions: Arc::default() }
+    /// Loads the open sessions of the pages at `url`.
+    pub fn load(
+        url: String,
+        loopback_only: bool,
+        secrets: SecretStore,
+        clock: Clock,
+    ) -> Result<Self, StoreError> {
+        let sessions = Arc::new(Sessions::load(secrets, clock)?);
+        Ok(Self { url, loopback_only, sessions })
     }
 }
 
@@ -233,7 +240,7 @@ fn router(app: &App) -> Router {
         .route("/runs/{run}", get(page::run))
         .route("/runs/{run}/events", get(page::updates))
         .route("/login", get(async || sessions::login_page("")).post(sessions::login))
-        .route("/login/{link}", get(sessions::follow))
+        .route("/login/{link}", get(sessions::confirm).post(sessions::follow))
         .route("/logout", post(sessions::logout))
         .route("/assets/{name}", get(page::asset))
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::authorize))

@@ -1,10 +1,10 @@
 //! Browser sessions, the links that open them, and the login page.
-//! Sessions and links are random secrets in memory that stand for tokens; a session ends with its token.
+//! Sessions and links are random secrets that stand for tokens; a session ends with its token.
+//! Sessions are stored, so that they survive a restart; links are not.
 
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
 };
 
 use auth::{Access, CallerCredential, Peer, Principal, Role, parse_token};
@@ -19,76 +19,101 @@ use maud::html;
 use proto::connect::TokenId;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+use store::{Clock, SecretStore, StoreError};
+use tokio::task::spawn_blocking;
 
 use super::{App, layout::page};
 
 /// The cookie that holds a session.
 const COOKIE: &str = "queens-session";
 
-const SESSION_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-const LINK_LIFETIME: Duration = Duration::from_secs(10 * 60);
+const SESSION_LIFETIME_MS: u64 = 24 * 60 * 60 * 1_000;
+const LINK_LIFETIME_MS: u64 = 10 * 60 * 1_000;
 
-/// Maximum number of sessions, and of links; the oldest are dropped.
-const MAX_SECRETS: usize = 1_000;
+/// Maximum number of sessions of a token, and of its links; the oldest is dropped.
+const MAX_SECRETS: usize = 20;
 
-#[derive(Debug)]
+/// The name of the stored sessions.
+const STORED: &str = "sessions.json";
+
 pub(crate) struct Sessions {
     pub(super) open: Secrets,
     /// Login links, each for one session.
     pub(crate) links: Secrets,
+    /// Where the open sessions are stored, locked while they are written.
+    store: Mutex<SecretStore>,
 }
 
-impl Default for Sessions {
-    fn default() -> Self {
-        let [open, links] = [SESSION_LIFETIME, LINK_LIFETIME].map(Secrets::new);
-        Self { open, links }
+impl Sessions {
+    /// Loads the open sessions.
+    pub(super) fn load(store: SecretStore, clock: Clock) -> Result<Self, StoreError> {
+        let [open, links] =
+            [SESSION_LIFETIME_MS, LINK_LIFETIME_MS].map(|lifetime| Secrets::new(lifetime, clock));
+        if let Some(text) = store.read(STORED)? {
+            // Damage costs no more than a login.
+            *open.lock() = serde_json::from_str(&text).unwrap_or_default();
+        }
+        Ok(Self { open, links, store: Mutex::new(store) })
+    }
+
+    /// Stores the open sessions; waits for the disk.
+    fn save(&self) -> Result<(), StoreError> {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = serde_json::to_string(&*self.open.lock()).expect("sessions serialize");
+        store.write(STORED, &text)
     }
 }
 
-/// Tokens by the hash of a secret: a lookup by the secret would leak it by timing.
-#[derive(Debug)]
+/// The time of expiry, in milliseconds since 1970, and the token of each secret, by the secret's hash:
+/// a lookup by the secret would leak it by timing.
+type Tokens = BTreeMap<String, (u64, u32)>;
+
 pub(crate) struct Secrets {
-    lifetime: Duration,
-    tokens: Mutex<BTreeMap<[u8; 32], (Instant, TokenId)>>,
+    lifetime_ms: u64,
+    clock: Clock,
+    tokens: Mutex<Tokens>,
 }
 
 impl Secrets {
-    fn new(lifetime: Duration) -> Self {
-        Self { lifetime, tokens: Mutex::default() }
+    fn new(lifetime_ms: u64, clock: Clock) -> Self {
+        Self { lifetime_ms, clock, tokens: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], (Instant, TokenId)>> {
+    fn lock(&self) -> MutexGuard<'_, Tokens> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a new secret for a token.
-    pub(crate) fn add(&self, token: TokenId) -> String {
-        let (mut tokens, now) = (self.lock(), Instant::now());
-        tokens.retain(|_, (until, _)| *until > now);
-        if tokens.len() >= MAX_SECRETS {
-            let oldest = tokens.iter().min_by_key(|(_, (until, _))| *until);
-            let oldest = oldest.map(|(hash, _)| *hash);
+    pub(crate) fn add(&self, TokenId(token): TokenId) -> String {
+        let (mut tokens, now) = (self.lock(), self.clock.now());
+        tokens.retain(|_, (until, _)| *until > now.0);
+        let of_token = tokens.iter().filter(|(_, (_, other))| *other == token);
+        if of_token.clone().count() >= MAX_SECRETS {
+            let oldest =
+                of_token.min_by_key(|(_, (until, _))| *until).map(|(hash, _)| hash.clone());
             oldest.and_then(|hash| tokens.remove(&hash));
         }
         let secret = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
-        tokens.insert(hash(&secret), (now + self.lifetime, token));
+        tokens.insert(hash(&secret), (now.0.saturating_add(self.lifetime_ms), token));
         secret
     }
 
     pub(super) fn find(&self, secret: &str) -> Option<TokenId> {
-        let (until, token) = *self.lock().get(&hash(secret))?;
-        (until > Instant::now()).then_some(token)
+        self.lock().get(&hash(secret)).and_then(|found| self.live(*found))
     }
 
     /// Returns the token of a secret and invalidates the secret.
     pub(super) fn take(&self, secret: &str) -> Option<TokenId> {
-        let (until, token) = self.lock().remove(&hash(secret))?;
-        (until > Instant::now()).then_some(token)
+        self.lock().remove(&hash(secret)).and_then(|found| self.live(found))
+    }
+
+    fn live(&self, (until, token): (u64, u32)) -> Option<TokenId> {
+        (until > self.clock.now().0).then_some(TokenId(token))
     }
 }
 
-fn hash(secret: &str) -> [u8; 32] {
-    Sha256::digest(secret).into()
+fn hash(secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(Sha256::digest(secret))
 }
 
 /// Returns the login page, with an error unless `message` is empty.
@@ -126,9 +151,32 @@ pub(super) async fn login(
     let shown = token.expose();
     let credential = Some(CallerCredential::Bearer(&shown));
     match app.authenticator.authenticate(Access::Viewer, Some(&peer), credential) {
-        Ok(_) => start_session(&app, peer, token.id()),
+        Ok(_) => start_session(&app, peer, token.id()).await,
         Err(status) => login_page(status.message()),
     }
+}
+
+/// Returns the page whose button opens the session of a link.
+/// Only the button consumes the link: previews of chats and scanners of mails get every address they see.
+pub(super) async fn confirm(State(app): State<App>, Path(link): Path<String>) -> Response {
+    if app.sessions.links.find(&link).is_none() {
+        return expired_link();
+    }
+    let body = html! {
+        body {
+            main.login {
+                h1 { "queens" }
+                form method="post" { button type="submit" { "Log in" } }
+            }
+        }
+    };
+    page("queens: log in", &body).into_response()
+}
+
+fn expired_link() -> Response {
+    login_page(
+        "This login link has expired or was already used. Run `queensctl dashboard` for a new one.",
+    )
 }
 
 /// Opens the session of a link that `queensctl dashboard` printed.
@@ -138,15 +186,14 @@ pub(super) async fn follow(
     Path(link): Path<String>,
 ) -> Response {
     match app.sessions.links.take(&link) {
-        Some(token) => start_session(&app, peer, token),
-        None => login_page(
-            "This login link has expired or was already used. Run `queensctl dashboard` for a new one.",
-        ),
+        Some(token) => start_session(&app, peer, token).await,
+        None => expired_link(),
     }
 }
 
-fn start_session(app: &App, peer: Peer, token: TokenId) -> Response {
+async fn start_session(app: &App, peer: Peer, token: TokenId) -> Response {
     let session = app.sessions.open.add(token);
+    save(app).await;
     let secure = if peer.tls { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Lax{secure}");
     let mut response = Redirect::to("/").into_response();
@@ -156,9 +203,18 @@ fn start_session(app: &App, peer: Peer, token: TokenId) -> Response {
     response
 }
 
+/// Stores the open sessions. A full disk must not keep an operator out.
+async fn save(app: &App) {
+    let sessions = app.sessions.clone();
+    if let Ok(Err(error)) = spawn_blocking(move || sessions.save()).await {
+        tracing::warn!("cannot store the dashboard's sessions: {error}");
+    }
+}
+
 pub(super) async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
     if let Some(session) = session(&headers) {
         app.sessions.open.take(session);
+        save(&app).await;
     }
     let mut response = Redirect::to("/login").into_response();
     let deletion =
@@ -201,27 +257,35 @@ mod tests {
 
     #[test]
     fn a_link_opens_one_session_and_a_session_ends_when_it_is_closed() {
-        let Sessions { open, links } = Sessions::default();
-        let link = links.add(TokenId(7));
-        assert_eq!(open.find(&link), None, "a link is not a session");
-        assert_eq!(links.take(&link), Some(TokenId(7)));
-        assert_eq!(links.take(&link), None, "twice");
-        let session = open.add(TokenId(7));
-        assert_eq!(open.find(&session), Some(TokenId(7)));
-        open.take(&session);
-        assert_eq!(open.find(&session), None);
+        let dir = tempfile::tempdir().unwrap();
+        let load =
+            || Sessions::load(SecretStore::of_directory(dir.path()), Clock::start()).unwrap();
+        let sessions = load();
+        let link = sessions.links.add(TokenId(7));
+        assert_eq!(sessions.open.find(&link), None, "a link is not a session");
+        assert_eq!(sessions.links.take(&link), Some(TokenId(7)));
+        assert_eq!(sessions.links.take(&link), None, "twice");
+        let session = sessions.open.add(TokenId(7));
+        assert_eq!(sessions.open.find(&session), Some(TokenId(7)));
+        sessions.save().unwrap();
+        let stored = SecretStore::of_directory(dir.path()).read(STORED).unwrap().unwrap();
+        assert!(!stored.contains(&session), "only its hash is stored");
+        let sessions = load();
+        assert_eq!(sessions.open.take(&session), Some(TokenId(7)), "after a restart");
+        assert_eq!(sessions.open.find(&session), None);
     }
 
     #[test]
-    fn the_oldest_secrets_are_dropped_and_all_expire() {
-        let secrets = Secrets::new(LINK_LIFETIME);
-        let first = secrets.add(TokenId(1));
-        for _ in 0..MAX_SECRETS {
+    fn the_oldest_secrets_of_a_token_are_dropped_and_all_expire() {
+        let secrets = Secrets::new(LINK_LIFETIME_MS, Clock::start());
+        let (operator, first) = (secrets.add(TokenId(1)), secrets.add(TokenId(2)));
+        for _ in 0..1_000 {
             secrets.add(TokenId(2));
         }
-        assert_eq!(secrets.lock().len(), MAX_SECRETS);
+        assert_eq!(secrets.lock().len(), 1 + MAX_SECRETS);
         assert_eq!(secrets.find(&first), None);
-        let short = Secrets::new(Duration::ZERO);
+        assert_eq!(secrets.find(&operator), Some(TokenId(1)), "of another token");
+        let short = Secrets::new(0, Clock::start());
         let expired = short.add(TokenId(3));
         assert_eq!(short.find(&expired), None, "expired");
     }

@@ -520,6 +520,7 @@ impl Alert {
         match status.reason.strip_prefix(FINISHING) {
             Some(progress) => alert("finishing", format!("Every task is done; {progress}")),
             None if status.reason.is_empty() => {}
+            None if state == Some(RunState::Complete) => alert("rechecking", status.reason.clone()),
             None if is_verifying(status) => {
                 alert("verifying", format!("Verifying: {}", status.reason))
             }

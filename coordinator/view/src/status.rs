@@ -12,7 +12,7 @@ use crate::text::{
 };
 
 /// Formats the status of a run and its workers within `width`.
-/// For a finished run, formats only the two result lines, unless `verbose`.
+/// For a finished run, formats only the two result lines and the rechecks in progress, unless `verbose`.
 pub fn status_text(
     status: &v1::Status,
     width: Option<usize>,
@@ -23,7 +23,9 @@ pub fn status_text(
     let run = run_of(message)?;
     let mut lines = Vec::new();
     if let Some(result) = result_lines(status, false) {
-        lines.push(prose(&result.join("\n"), width));
+        let rechecking = (!status.reason.is_empty()).then(|| status.reason.clone());
+        let texts: Vec<_> = result.into_iter().chain(rechecking).collect();
+        lines.push(prose(&texts.join("\n"), width));
         if !verbose {
             return Ok(lines.remove(0));
         }

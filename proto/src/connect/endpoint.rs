@@ -73,7 +73,7 @@ pub enum BadAddress {
     Form(String),
     #[error(
         "--coordinator '{0}': TLS needs a join string, which identifies the coordinator: give the one \
-         that it printed when it started (QUEENS_JOIN=queens1-…, or --join @FILE) instead of \
+         in its folder {FOLDER} (QUEENS_JOIN=queens1-…, or --join @FILE) instead of \
          --coordinator; or --tls-ca, --tls-cert and --tls-key if it was started with --client-ca"
     )]
     Tls(String),
@@ -83,8 +83,8 @@ pub enum BadAddress {
     TlsFile(#[from] BadTlsFile),
     #[error(
         "--coordinator '{0}' is another machine, and plain text can be read and changed in transit: \
-         give the join string that the coordinator printed when it started (QUEENS_JOIN=queens1-…, or \
-         --join @FILE), or add --insecure if the coordinator has it and you trust the network"
+         give the coordinator's join string (QUEENS_JOIN=queens1-…, or --join @FILE), or \
+         add --insecure if the coordinator has it and you trust the network"
     )]
     Plaintext(String),
     /// The text is not printed: it may be a mistyped secret.
@@ -381,7 +381,7 @@ fn explain(error: &rustls::Error) -> &'static str {
         ) => {
             "this coordinator is not the one that the join string names (or --tls-ca and the URL's host): \
              it has another or a new data directory, or another program answers in its place; use the \
-             join string that the coordinator prints when it starts"
+             join string that the coordinator has now"
         }
         rustls::Error::InvalidCertificate(
             Bad::Expired

@@ -40,7 +40,7 @@ pub struct JoinString {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadJoin {
     #[error(
-        "invalid join string: it must start with '{JOIN_PREFIX}'; the coordinator prints it when it starts"
+        "invalid join string: it must start with '{JOIN_PREFIX}'; the coordinator names its file when it starts"
     )]
     Form,
     #[error("the join string is cut short or was changed; copy all of it again")]

@@ -21,7 +21,7 @@ pub struct ConnectionOptions {
     /// [default: queens-data].
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Join string that the coordinator prints, or @FILE containing it. Prefer QUEENS_JOIN: command
+    /// Join string of the coordinator, or @FILE containing it. Prefer QUEENS_JOIN: command
     /// lines are visible to all users of this machine.
     #[arg(long, value_name = "STRING|@FILE")]
     pub join: Option<OsString>,

@@ -246,6 +246,27 @@ fn verifying_draws_a_bar_and_leaves_only_what_it_found() {
     assert!(!written.contains('\x1b'), "nothing is drawn: {written:?}");
 }
 
+/// Other output is kept in logs.
+#[test]
+fn a_coordinator_prints_secrets_on_a_terminal_only() {
+    let cluster = Cluster::public(&["--n", "12", "--http", "127.0.0.1:0"]);
+    let command = cluster.command(&[]);
+    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    let secrets = ["QUEENS_JOIN=queens1-", "/login/"];
+    let mut terminal = Terminal::start((24, 80), &format!("coordinator {}", words.join(" ")));
+    terminal.until("both secrets", |shown, _| {
+        secrets.iter().all(|secret| shown.written.contains(secret))
+    });
+    terminal.press("\x03");
+    terminal.end();
+    let coordinator = cluster.start(&[]);
+    let join = coordinator.join_for("queensctl status");
+    assert_eq!(join, format!("@{}", cluster.path("data/auth/operator.join").display()));
+    let end = coordinator.interrupt();
+    assert!(!secrets.iter().any(|secret| end.stderr.contains(secret)), "{end:#?}");
+    assert!(end.stderr.contains("log in with a link of `queensctl dashboard`"), "{end:#?}");
+}
+
 /// The bar disappears when the run is cancelled, and comes back with the next.
 #[test]
 fn the_bar_follows_the_current_run() {

@@ -126,7 +126,16 @@ struct Fixture {
 
 impl Fixture {
     fn start(arguments: &[&str]) -> Self {
-        let cluster = Cluster::new(&[arguments, &["--http", "127.0.0.1:0"]].concat());
+        Self::of(Cluster::new(&[arguments, &["--http", "127.0.0.1:0"]].concat()))
+    }
+
+    /// Kills the coordinator and starts it again.
+    fn restart(self) -> Self {
+        drop(self.coordinator.kill());
+        Self::of(self.cluster)
+    }
+
+    fn of(cluster: Cluster) -> Self {
         let coordinator = cluster.start(&[]);
         let dashboard = coordinator.stderr_line("dashboard at ");
         let http = dashboard.split("dashboard at ").nth(1).unwrap().trim().to_owned();
@@ -497,14 +506,19 @@ fn a_refusal_before_the_body_is_read_arrives() {
     }
 }
 
-/// The link logs in as an operator once, and then says how to get another link.
+/// A link logs in once, and then says how to get another link. The session survives a restart.
 #[test]
-fn the_printed_link_logs_one_browser_in() {
+fn a_link_logs_one_browser_in() {
     let fixture = Fixture::start(&["--n", "14"]);
-    let link = fixture.coordinator.stderr_line("/login/");
-    let link = link.trim();
+    let link = fixture.queensctl(&["dashboard", "--json"]);
+    let link = link["url"].as_str().expect("a link");
     assert!(link.starts_with(&format!("{}/login/", fixture.http)), "{link}");
-    let logged_in = ask("GET", link, &[], None);
+    // A preview of the link does not consume it.
+    for method in ["HEAD", "GET"] {
+        let preview = ask(method, link, &[], None);
+        assert_eq!((preview.code, preview.header("set-cookie")), (200, None), "{preview:#?}");
+    }
+    let logged_in = ask("POST", link, &[], None);
     assert_eq!((logged_in.code, logged_in.header("location")), (303, Some("/")), "{logged_in:#?}");
     let cookie = logged_in.header("set-cookie").and_then(|cookie| cookie.split(';').next());
     let cookie = [("cookie", cookie.expect("a session"))];
@@ -514,9 +528,13 @@ fn the_printed_link_logs_one_browser_in() {
     assert!(again.body.contains("has expired or was already used"), "{again:#?}");
     assert!(again.body.contains("Run `queensctl dashboard` for a new one."), "{again:#?}");
     assert_eq!(again.header("set-cookie"), None);
-    let another = fixture.queensctl(&["dashboard", "--json"]);
-    let another = another["url"].as_str().expect("a link");
-    assert_eq!(ask("GET", another, &[], None).code, 303);
+    let fixture = fixture.restart();
+    let url = |path: &str| format!("{}{path}", fixture.http);
+    assert_eq!(ask("GET", &url("/api/v1/status"), &cookie, None).json()["state"], "paused");
+    assert_eq!(ask("POST", &url("/logout"), &cookie, None).code, 303);
+    let fixture = fixture.restart();
+    let status = format!("{}/api/v1/status", fixture.http);
+    refused(&ask("GET", &status, &cookie, None), 401, "token");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub enum Command {
     Cancel,
     /// Retry all parked tasks now; a run that ended disputed continues.
     Unpark,
-    /// Set the part to recheck, including done tasks; a finished run continues for it.
+    /// Set the part to recheck, including done tasks. A complete run stays complete meanwhile.
     Recheck(Recheck),
 }
 
@@ -113,9 +113,15 @@ impl Scheduler {
             true => Confirmation::OtherToken,
             false => Confirmation::SameToken,
         };
-        let added = self.queue_rechecks(run, |in_run, task, done| {
+        let now = self.clock.ticks();
+        let added = self.runs[run].add_rechecks(now, |in_run, task, done| {
             done.confirmed < least && in_run.is_selected(task)
         });
+        match self.runs[run].state() {
+            // The result stays published: only a referee's count can contradict it.
+            RunState::Complete => self.runs[run].note_asked(added.len()),
+            _ => self.reopen_if_finished(run, !added.is_empty()),
+        }
         if let Some(undo) = &mut self.undo {
             undo.added = added;
         }

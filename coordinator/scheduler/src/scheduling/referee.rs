@@ -248,7 +248,7 @@ impl Scheduler {
         if let Some(choice) = disputes.find_map(|task| self.recount_disputed(run, task, by)) {
             return Some((choice, RecountPurpose::Dispute));
         }
-        if in_run.is_finished() {
+        if in_run.is_finished() && !in_run.is_rechecking() {
             return None;
         }
         let suits = |&task: &TaskIx| {
@@ -449,9 +449,10 @@ impl Scheduler {
         if is_settled {
             return self.settle(key, count, record);
         }
+        let contradicts_total = self.contradicts_total(key, &count);
         self.remove_all(run, task);
         self.journal(key, EntryKind::Recounted, count, record);
-        self.reopen_if_finished(run, before.standing().is_some());
+        self.reopen_if_finished(run, contradicts_total);
         if contradicts_itself {
             self.blame(count.worker, &format!("its two counts of task {task} differ"), None);
             self.void_counts(key, Some(count.worker));
@@ -522,7 +523,9 @@ impl Scheduler {
     /// Makes a referee's count final and bars the authors of different ones.
     fn settle(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
         let (run, task) = key;
-        let was_disputed = self.runs[run].tasks().stage(task) == Stage::Disputed;
+        let was_disputed = self.runs[run].state() == RunState::Disputed
+            && self.runs[run].tasks().stage(task) == Stage::Disputed;
+        let reopens = was_disputed || self.contradicts_total(key, &count);
         self.remove_all(run, task);
         let counts = self.runs[run].task_state(task).counts();
         let (right, wrong): (Vec<_>, Vec<_>) =
@@ -536,8 +539,17 @@ impl Scheduler {
             self.workers.reputation_mut(winner.worker).confirm(Confirmation::Referee);
         }
         self.journal(key, EntryKind::Settled, count, record);
-        self.reopen_if_finished(run, was_disputed);
+        self.reopen_if_finished(run, reopens);
         self.announce_if_done(run);
+    }
+
+    /// Returns whether a count differs from the one of its task in the run's total: the first, which stands,
+    /// or stood until others of a complete run differed.
+    fn contradicts_total(&self, (run, task): LeaseIx, count: &WorkerCount) -> bool {
+        let in_run = &self.runs[run];
+        let state = in_run.task_state(task);
+        let is_in_total = state.standing().is_some() || in_run.is_rechecking();
+        is_in_total && state.counts().first().is_some_and(|first| first.count != count.count)
     }
 
     /// Returns whether a run whose tasks are all done waits for random recounts.
@@ -609,7 +621,8 @@ impl Scheduler {
                 self.remove_waits_for_tokens(run);
             }
             self.announce_if_done(run);
-            let waits = matches!(self.runs[run].state(), RunState::Running | RunState::Disputed);
+            let waits = self.runs[run].is_rechecking()
+                || matches!(self.runs[run].state(), RunState::Running | RunState::Disputed);
             let stalled = waits && self.runs[run].has_only_disputes() && self.workers.live() > 0;
             if !stalled || self.has_referee_for_disputes(run) {
                 self.runs[run].clear_stall();

@@ -6,9 +6,9 @@ use common::{
 };
 
 use super::{
-    LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
+    LeaseIx, RunIx, Scheduler, WorkerIx,
     leases::{BARRED, LeaseEnd, UNPROVEN},
-    run::{self, Run},
+    run,
     task_table::{Done, Stage, WorkerCount},
     worker::Purpose,
 };
@@ -242,7 +242,9 @@ impl Scheduler {
         }
         if !is_repeated {
             self.journal(key, EntryKind::Disputed, count, record);
-            self.reopen_if_finished(run, before.standing().is_some());
+            // The count of a complete run stands until a referee contradicts it.
+            let is_decided_later = self.runs[run].is_rechecking() && self.is_refereed(run);
+            self.reopen_if_finished(run, before.standing().is_some() && !is_decided_later);
         }
         (Verdict::Conflict, self.conflict_reason(key))
     }
@@ -253,17 +255,6 @@ impl Scheduler {
         format!(
             "conflicting counts of task {task} ({counts}): none stands until the referee has counted it"
         )
-    }
-
-    /// Queues and returns new rechecks of matching tasks; reopens a finished run.
-    pub(super) fn queue_rechecks(
-        &mut self,
-        run: RunIx,
-        matches: impl Fn(&Run, TaskIx, &Done) -> bool,
-    ) -> Vec<TaskIx> {
-        let added = self.runs[run].add_rechecks(self.clock.ticks(), matches);
-        self.reopen_if_finished(run, !added.is_empty());
-        added
     }
 
     pub(super) fn reopen(&mut self, run: RunIx) {

@@ -80,6 +80,8 @@ pub struct RunSummary {
     pub verified: bool,
     /// The random recounts that the run waits for, if it waits for nothing else.
     pub verifying: Option<Verifying>,
+    /// Whether counts of the run are checked again, while its result stays published.
+    pub is_rechecking: bool,
     /// The token that cancelled the run; set by the owner.
     pub cancelled_by: Option<Arc<str>>,
 }
@@ -297,6 +299,7 @@ impl Scheduler {
             solutions: None,
             verified: false,
             verifying: self.verifying(number),
+            is_rechecking: run.is_rechecking(),
             cancelled_by: None,
         }
     }
@@ -324,6 +327,10 @@ impl Scheduler {
             }
             RunState::Paused => return "the run is paused".to_owned(),
             RunState::Disputed => return self.dispute_reason(number).unwrap_or_default(),
+            RunState::Complete if run.is_rechecking() => {
+                let (made, asked) = run.rechecking();
+                return format!("complete, rechecking {made} of {asked}");
+            }
             RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
                 return String::new();
             }

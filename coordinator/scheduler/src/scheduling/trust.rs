@@ -296,10 +296,12 @@ impl Scheduler {
         }
         for run in 0..self.runs.len() {
             if self.runs[run].state() != RunState::Cancelled {
-                self.queue_rechecks(run, |_, _, done| {
+                let now = self.clock.ticks();
+                let added = self.runs[run].add_rechecks(now, |_, _, done| {
                     let is_unconfirmed = done.first.worker == worker && !done.confirmed.elsewhere();
                     is_unconfirmed && done.was_accepted_in(&window)
                 });
+                self.reopen_if_finished(run, !added.is_empty());
             }
         }
     }

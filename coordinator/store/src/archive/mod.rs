@@ -31,15 +31,12 @@ pub use self::place::ArchivePlace;
 use crate::{
     ArchiveLag, StoreError,
     directory::files::{self, DataFiles, LOCK, MARKER, SECRET},
-    journal::segments::{self, Sealed},
+    journal::segments::{self, ACTIVE, Sealed},
 };
 
 /// The interval between the starts of two passes.
 /// The loss of a disk costs the writes of this interval and of a pass; if a pass takes longer, of two passes.
 const PASS_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The growing segment of a journal.
-const ACTIVE: &str = "journal.jsonl";
 
 /// An open replica.
 struct Archive {
@@ -174,7 +171,7 @@ impl Archive {
 
 /// Returns the object name of the growing segment that will be sealed as `number`.
 fn growing(run: &str, number: usize) -> String {
-    format!("{run}/growing.{number:06}.jsonl")
+    format!("{run}/{}", segments::growing(number))
 }
 
 fn name_of(path: &Path, dir: &Path) -> String {

@@ -37,6 +37,7 @@ use crate::{
     StoreError, descriptors,
     journal::{
         manifest,
+        segments::{self, ACTIVE},
         text::{FORMAT, format_of},
     },
 };
@@ -170,8 +171,17 @@ impl RunFiles {
         self.dir.join("state.json")
     }
 
+    /// Returns the path of the newest records.
     pub(crate) fn journal(&self) -> PathBuf {
-        self.dir.join("journal.jsonl")
+        let active = self.dir.join(ACTIVE);
+        self.growing().filter(|_| !active.exists()).unwrap_or(active)
+    }
+
+    /// Returns the path of the newest records in an archive, which names them after their future segment.
+    pub(crate) fn growing(&self) -> Option<PathBuf> {
+        let sealed = segments::sealed(&self.dir.join(ACTIVE)).ok()?;
+        let path = self.dir.join(segments::growing(sealed.len() + 1));
+        path.exists().then_some(path)
     }
 }
 

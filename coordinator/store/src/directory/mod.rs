@@ -59,6 +59,13 @@ impl DiskStore {
         }
         let found = recover::find_runs(&files)?;
         for run in &found {
+            if run.files.growing().is_some() {
+                return Err(StoreError::Server {
+                    place: dir.display().to_string(),
+                    what: "it is an archive".to_owned(),
+                    advice: "restore it with `queensctl restore`, and use the new directory",
+                });
+            }
             segments::exists(&run.files.journal(), true)?;
             fold::plan_of(&run.manifest)?;
         }

@@ -25,6 +25,14 @@ use crate::{
 /// The size at which a segment is sealed: about 40,000 lines.
 pub(crate) const SEGMENT_BYTES: u64 = 16 << 20;
 
+/// The name of the file with a journal's newest lines.
+pub(crate) const ACTIVE: &str = "journal.jsonl";
+
+/// Returns the name in an archive of the newest lines, which will be sealed as segment `number`.
+pub(crate) fn growing(number: usize) -> String {
+    format!("growing.{number:06}.jsonl")
+}
+
 /// The end of a journal when one of its segments was sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,7 +64,7 @@ pub(crate) struct Sealed {
 }
 
 fn segment_path(active: &Path, number: u64, extension: &str) -> PathBuf {
-    active.with_extension(format!("{number:06}.{extension}"))
+    active.with_file_name(format!("journal.{number:06}.{extension}"))
 }
 
 /// Lists a journal's sealed segments in order; `active` has its last lines.

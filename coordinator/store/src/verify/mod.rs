@@ -266,9 +266,13 @@ fn audit<S: Source>(
     });
     let state = found.saved.map_or(RunState::Running, |saved| saved.state);
     let complete = tasks_done == tasks;
-    // Lines after the state was saved may have reopened the run.
+    let evidence =
+        Evidence::of(&fold, |task| Some(shared.sampler.as_ref()?.rank(found.manifest.run, task)));
+    // Lines after the state was saved may have reopened the run, and a dispute leaves it complete until the
+    // referee has counted.
     let is_last = found.saved.is_some_and(|saved| saved.lines == end.lines);
-    if state == RunState::Complete && is_last && !complete && sound {
+    let is_counted = tasks_done + evidence.disputed_number == tasks;
+    if state == RunState::Complete && is_last && !is_counted && sound {
         let what = format!("its state is complete with {tasks_done} of {tasks} tasks done");
         flaw(None, what);
     }
@@ -292,9 +296,7 @@ fn audit<S: Source>(
         live: shared.live,
         checks,
         self_tests: checks::of_self_tests(&fold, &shared.trust),
-        evidence: Evidence::of(&fold, |task| {
-            Some(shared.sampler.as_ref()?.rank(found.manifest.run, task))
-        }),
+        evidence,
     };
     Ok((report, fold))
 }

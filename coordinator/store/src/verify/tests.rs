@@ -11,7 +11,8 @@ use common::{
 };
 
 use crate::{
-    Change, EntryKind, Principal, Record, RunState, SymmetricCounts, VerifyError, VerifyReport,
+    Change, DiskStore, EntryKind, Principal, Recheck, Record, RunState, Store as _,
+    SymmetricCounts, VerifyError, VerifyReport,
     conformance::{Bench, OnDisk, manifest, record, resealed, spec},
     verify,
 };
@@ -70,6 +71,44 @@ fn a_complete_run_is_verified_and_unchanged() {
     assert!(
         !disk.dir().join("lock").exists() || fs::read(disk.dir().join("lock")).unwrap().is_empty()
     );
+}
+
+/// An archive has no index and no lock, and names the newest lines after their future segment.
+#[test]
+fn an_archive_is_verified_and_not_served() {
+    for mut disk in [OnDisk::new(), OnDisk::in_segments()] {
+        disk.store().create(&manifest(1), Recheck::Auto).unwrap();
+        for change in complete() {
+            disk.store().apply(&[change]).unwrap();
+        }
+        disk.close();
+        let whole = report(&disk).runs.remove(0);
+        let sealed = crate::journal::segments::sealed(&disk.journal()).unwrap().len();
+        let growing = format!("growing.{:06}.jsonl", sealed + 1);
+        fs::rename(disk.journal(), disk.journal().with_file_name(growing)).unwrap();
+        fs::remove_dir_all(disk.dir().join("db")).unwrap();
+        let archived = report(&disk).runs.remove(0);
+        assert_eq!((archived.lines, archived.solutions), (whole.lines, 724), "{sealed} sealed");
+        let refused = DiskStore::open(disk.dir()).err().unwrap().to_string();
+        assert!(refused.contains("it is an archive; restore it"), "{refused}");
+        // Records of a run without a manifest are damage.
+        fs::remove_file(disk.journal().with_file_name("manifest.json")).unwrap();
+        assert!(complaint(&disk).contains("growing") && complaint(&disk).contains("has records"));
+    }
+}
+
+/// A run stays complete while the referee counts a task whose recheck differed.
+#[test]
+fn a_complete_run_may_have_disputed_tasks_but_no_open_ones() {
+    let mut changes = complete();
+    let first = counted()[0].clone();
+    let differs = record(1, first.task.0, 2, first.count + 1);
+    changes.insert(changes.len() - 1, EntryKind::Disputed.change(differs));
+    let run = report(&OnDisk::closed(&[&changes])).runs.remove(0);
+    assert_eq!((run.evidence.disputed_number, run.checks), (1, None));
+    changes.remove(1);
+    let flaw = complaint(&OnDisk::closed(&[&changes]));
+    assert!(flaw.contains("its state is complete with"), "{flaw}");
 }
 
 #[test]

@@ -11,15 +11,19 @@ use crate::ledger::{Change, Recheck, RunState};
 pub(crate) struct Lifecycle {
     pub(super) state: RunState,
     pub(super) recheck: Recheck,
-    /// Whether the run's completion was announced, and the run not reopened since.
+    /// Whether the run's completion was announced, and nothing that changes its checks is awaited since.
     pub(super) is_announced: bool,
+    /// Number of the rechecks that an operator asked for after the run's end and that are not all made.
+    pub(super) asked: usize,
     /// Time at which the run stalled: only disputed tasks without a referee are left.
     stalled_since: Option<Ticks>,
 }
 
 impl Lifecycle {
     pub(super) fn of(state: RunState, recheck: Recheck) -> Self {
-        Self { state, recheck, is_announced: false, stalled_since: None }
+        let is_announced =
+            matches!(state, RunState::Complete | RunState::Contradicted | RunState::Disputed);
+        Self { state, recheck, is_announced, asked: 0, stalled_since: None }
     }
 }
 
@@ -41,7 +45,7 @@ impl Run {
 
     /// Returns whether tasks of the run may be granted, now or once it is resumed.
     pub(crate) fn is_open(&self) -> bool {
-        self.is_live() && !self.life.is_announced
+        self.is_live() && !self.life.is_announced || self.is_rechecking()
     }
 
     /// Returns whether the run may still complete: it is running or paused.
@@ -52,14 +56,23 @@ impl Run {
     /// Returns whether tasks of the run are granted now.
     pub(crate) fn grants(&self) -> bool {
         match self.life.state {
-            RunState::Running => !self.life.is_announced,
+            RunState::Running | RunState::Complete => !self.life.is_announced,
             // A referee may have become available.
             RunState::Disputed => self.unassigned_disputes().next().is_some(),
-            RunState::Paused
-            | RunState::Cancelled
-            | RunState::Complete
-            | RunState::Contradicted => false,
+            RunState::Paused | RunState::Cancelled | RunState::Contradicted => false,
         }
+    }
+
+    /// Returns whether counts of a complete run are checked again, while its result stays published.
+    pub(crate) fn is_rechecking(&self) -> bool {
+        self.life.state == RunState::Complete && !self.life.is_announced
+    }
+
+    /// Returns how many of the rechecks that an operator asked for are made, and how many were asked for.
+    pub(crate) fn rechecking(&self) -> (usize, usize) {
+        let left = self.awaited_rechecks() + self.disputed.len();
+        let asked = self.life.asked.max(left);
+        (asked - left, asked)
     }
 
     /// Returns whether the run has finished; a later count may reopen it.
@@ -96,7 +109,8 @@ impl Run {
         let counted = self.tasks.number(Stage::Done) + self.tasks.number(Stage::Disputed);
         let waits = counted == self.tasks.len() && self.life.recheck == Recheck::All;
         let since = self.counted_since.unwrap_or((now, self.elapsed_ms()));
-        self.counted_since = (waits && self.life.state == RunState::Running).then_some(since);
+        let is_served = self.life.state == RunState::Running || self.is_rechecking();
+        self.counted_since = (waits && is_served).then_some(since);
     }
 
     /// Returns whether the run has waited for another token as long as its tasks took.
@@ -117,7 +131,9 @@ impl Run {
     /// Announces the run's completion once; returns whether it did so now.
     pub(crate) fn announce(&mut self) -> bool {
         let is_due = self.is_open() && self.all_done();
-        self.life.is_announced |= is_due;
+        if is_due {
+            (self.life.is_announced, self.life.asked) = (true, 0);
+        }
         is_due
     }
 
@@ -137,7 +153,7 @@ impl Run {
 
     /// Continues the run after its end.
     pub(crate) fn reopen(&mut self) -> Change {
-        self.life.is_announced = false;
+        (self.life.is_announced, self.life.asked) = (false, 0);
         self.life.stalled_since = None;
         self.life.state = RunState::Running;
         Change::State { run: self.manifest.run, state: RunState::Running }

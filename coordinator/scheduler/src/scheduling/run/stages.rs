@@ -285,4 +285,9 @@ impl Run {
     pub(crate) fn set_recheck(&mut self, recheck: Recheck) {
         self.life.recheck = recheck;
     }
+
+    /// Notes rechecks that an operator asked for after the run's end.
+    pub(crate) fn note_asked(&mut self, added: usize) {
+        self.life.asked += added;
+    }
 }
