@@ -252,7 +252,8 @@ impl Scheduler {
     }
 
     /// Chooses a straggler: the last task not started, or the one started longest ago.
-    /// It has a single holder, which starts its newest task last. A machine does not recheck its own count.
+    /// It has at most one fresh lease; a single holder starts its newest task last. A machine does not recheck its
+    /// own count.
     fn choose_straggler(&self, run: RunIx, worker: WorkerIx) -> Option<TaskIx> {
         let in_run = &self.runs[run];
         let now = self.clock.ticks();
@@ -272,6 +273,7 @@ impl Scheduler {
             .take(scan)
             .find(suits)
             .or_else(|| started.range(ripe).take(scan).find(suits))
+            .or_else(|| in_run.leases.crowded.range(..=(now, TaskIx::MAX)).take(scan).find(suits))
             .map(|&(_, task)| task)
     }
 }

@@ -12,7 +12,7 @@ use common::{
 use super::{
     LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
     clock::Ticks,
-    grants::Choice,
+    grants::{Choice, REFERENCE_SPEED},
     parking::should_park,
     run,
     task_table::Stage,
@@ -46,8 +46,20 @@ pub(super) const BARRED: &str = "this machine or its token is barred after a wro
 pub(super) const UNPROVEN: &str = "this coordinator did not grant this lease to this worker: use the coordinator, the token and \
                                    the spool directory with which the task was leased";
 
-/// Maximum number of workers that count one task at the same time.
+/// Maximum number of fresh leases of one task.
 pub(super) const MAX_HOLDERS: usize = 2;
+
+/// Multiple of a worker's expected time for which its lease is fresh.
+const FRESH_FACTOR: f64 = 3.0;
+
+/// The same before the worker's speed is known: it may be a slow machine.
+const FIRST_FRESH_FACTOR: f64 = 12.0;
+
+/// Maximum time for which a lease is fresh, beside the time of its own task.
+const MAX_FRESH_MS: f64 = 600_000.0;
+
+/// Maximum part of two sync intervals in the time for which a lease is fresh.
+const MAX_FRESH_SYNC_MS: Ticks = 30_000;
 
 /// Number of times that a lease is granted before it is released unseen.
 /// Replies may be lost, but hardly five in a row.
@@ -65,8 +77,41 @@ impl Scheduler {
         self.grant_of((run, task), worker)
     }
 
+    /// Returns how long after its grant a lease of a task of this cost is fresh: a multiple of the expected time
+    /// of what the worker was granted before it and of the task itself.
+    fn fresh_ms(&self, worker: WorkerIx, cost: u64) -> Ticks {
+        let known = self.workers.get(worker);
+        let threads = f64::from(known.info.threads.max(1));
+        let (speed, factor) = match known.cost_per_second() {
+            Some(speed) => (speed, FRESH_FACTOR),
+            None => (REFERENCE_SPEED * threads, FIRST_FRESH_FACTOR),
+        };
+        let queued_ms = 1_000.0 * known.leased_cost as f64 / speed;
+        let own_ms = 1_000.0 * cost as f64 * threads / speed;
+        let syncs_ms = (2 * self.regular_sync_ms()).min(MAX_FRESH_SYNC_MS) as f64;
+        let fresh_ms = factor * (queued_ms + own_ms) + syncs_ms;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let fresh_ms = fresh_ms.min(MAX_FRESH_MS + factor * own_ms) as Ticks;
+        fresh_ms
+    }
+
+    /// Returns whether a lease may keep others from its task: it has not aged, and its holder is not paused.
+    pub(super) fn is_fresh(&self, holder: WorkerIx, lease: &Lease) -> bool {
+        let is_paused = || self.workers.find(holder).is_some_and(|known| !known.paused.is_empty());
+        self.clock.ticks() < lease.fresh_until && !is_paused()
+    }
+
+    /// Returns the number of fresh leases of a task.
+    pub(super) fn fresh_holders(&self, run: RunIx, task: TaskIx) -> usize {
+        let leases = self.runs[run].leases_of(task).iter();
+        leases.filter(|(holder, lease)| self.is_fresh(*holder, lease)).count()
+    }
+
     /// Adds a lease to all indexes; the worker must not hold the task yet.
     fn install(&mut self, (run, task): LeaseIx, worker: WorkerIx, lease: Lease) {
+        let cost = self.runs[run].cost(task);
+        let fresh_until = lease.granted + self.fresh_ms(worker, cost);
+        let lease = Lease { fresh_until, ..lease };
         let until = self.clock.ticks() + self.lease_ms();
         let change = Change::Leased {
             run: self.runs[run].manifest.run,
@@ -76,7 +121,9 @@ impl Scheduler {
             until_unix_ms: self.clock.wall(until).0,
         };
         self.runs[run].add_lease(task, worker, lease, self.clock.ticks());
-        self.workers.get_mut(worker).leases.insert((run, task));
+        let known = self.workers.get_mut(worker);
+        known.leases.insert((run, task));
+        known.leased_cost = known.leased_cost.saturating_add(cost);
         self.changes.push_back(change);
     }
 
@@ -104,7 +151,11 @@ impl Scheduler {
 
     /// Removes a lease; the task's stage is left to the caller.
     fn remove(&mut self, worker: WorkerIx, (run, task): LeaseIx) -> Option<Lease> {
-        self.workers.find_mut(worker)?.leases.remove(&(run, task));
+        let cost = self.runs[run].cost(task);
+        let known = self.workers.find_mut(worker)?;
+        if known.leases.remove(&(run, task)) {
+            known.leased_cost = known.leased_cost.saturating_sub(cost);
+        }
         self.runs[run].remove_lease(task, worker)
     }
 
@@ -130,6 +181,9 @@ impl Scheduler {
     }
 
     fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseIx, epoch: u64, end: LeaseEnd) {
+        // New identities are free, so their failures say nothing about a task that the referee can count.
+        let is_known = self.workers[worker].reputation.has_counted || !self.counts_itself(run);
+        let end = if end == LeaseEnd::Failed && !is_known { LeaseEnd::Vanished } else { end };
         let in_run = &mut self.runs[run];
         let (run_id, task_id) = (in_run.manifest.run, run::id(task));
         let epoch = Epoch(epoch);
@@ -277,7 +331,9 @@ impl Scheduler {
                 (lease.orientation, lease.is_proven) = (orientation, true);
                 // Neither a restart nor the loss of sled makes a lease younger.
                 lease.granted_unix_ms = granted_unix_ms;
-                lease.granted = now.saturating_sub(age_ms);
+                let granted = now.saturating_sub(age_ms);
+                lease.fresh_until -= lease.granted - granted;
+                lease.granted = granted;
             }
         });
         Ok(())
@@ -308,7 +364,7 @@ impl Scheduler {
                 return Err("the run is finished");
             }
         }
-        let copies = in_run.leases_of(task).len();
+        let copies = self.fresh_holders(run, task);
         match in_run.tasks().stage(task) {
             Stage::Pending => {}
             Stage::Leased if is_started && copies < MAX_HOLDERS => {}

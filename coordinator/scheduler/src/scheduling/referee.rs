@@ -53,6 +53,8 @@ pub enum RecountPurpose {
     First,
     /// The task awaits a recheck that no worker makes, or its run rechecks all tasks.
     Recheck,
+    /// The task has no count, and whoever leased it does not deliver.
+    Overdue,
 }
 
 /// The required random recounts of a run whose tasks are all done.
@@ -144,7 +146,8 @@ impl Scheduler {
         let mut served = ending.into_iter().chain(counting);
         let (run, choice, purpose) = served.find_map(|run| {
             let (choice, purpose) = self.choose_recount(run, OWN_REFEREE)?;
-            let suits = !disputes_alone || purpose == RecountPurpose::Dispute;
+            let decides = matches!(purpose, RecountPurpose::Dispute | RecountPurpose::Overdue);
+            let suits = !disputes_alone || decides;
             suits.then_some((run, choice, purpose))
         })?;
         let in_run = &mut self.runs[run];
@@ -152,7 +155,9 @@ impl Scheduler {
         let blocks_end = match purpose {
             RecountPurpose::Dispute => in_run.has_only_disputes(),
             RecountPurpose::Random => self.verifying(run).is_some(),
-            RecountPurpose::First | RecountPurpose::Recheck => false,
+            RecountPurpose::Overdue => true,
+            RecountPurpose::Recheck => in_run.is_counted(),
+            RecountPurpose::First => false,
         };
         let in_run = &self.runs[run];
         Some(Recount {
@@ -190,7 +195,12 @@ impl Scheduler {
             WorkerCount { count, worker: OWN_REFEREE, kernel, orientation: recount.orientation };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let record = Record { version, duration_us, ..self.record_of(key, &count) };
-        self.take_recount(key, count, record);
+        let is_open = self.runs[run].task_state(task).is_open();
+        match recount.purpose {
+            // It is a count like any other: a different one makes a dispute.
+            RecountPurpose::Overdue if is_open => self.accept(key, count, record),
+            _ => self.take_recount(key, count, record),
+        }
     }
 
     /// Ends a recount without a count; `for_memory` excludes the run from further ones.
@@ -236,7 +246,7 @@ impl Scheduler {
     }
 
     /// Chooses the next task of a run for a referee.
-    /// Disputes come first, then first counts of machines that are held back until they are checked, random
+    /// Disputes come first, then what blocks the end because its holders do not deliver, first counts of machines that are held back until they are checked, random
     /// recounts, other first counts, and rechecks (without [`Recheck::All`], only overdue ones at the end).
     pub(super) fn choose_recount(
         &self,
@@ -251,10 +261,21 @@ impl Scheduler {
         if in_run.is_finished() && !in_run.is_rechecking() {
             return None;
         }
+        let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
+        // Nothing that a worker holds keeps the run from its end.
+        if by == OWN_REFEREE
+            && let Some(task) =
+                in_run.overdue(now).find(|&task| !self.is_being_delivered(run, task))
+        {
+            let purpose = Purpose::Count;
+            let choice = Choice { task, purpose, orientation: Orientation::Upright };
+            return Some((choice, RecountPurpose::Overdue));
+        }
         let suits = |&task: &TaskIx| {
             let done = in_run.tasks().done(task);
             let open = done.filter(|done| done.confirmed < Confirmation::Referee);
-            !in_run.is_being_counted(task) && open.is_some_and(|done| self.may_recount(&done, by))
+            !self.is_being_delivered(run, task)
+                && open.is_some_and(|done| self.may_recount(&done, by))
         };
         let firsts = |held_back: bool| {
             let unchecked = in_run.first_counts().filter(move |&(worker, _)| {
@@ -275,7 +296,9 @@ impl Scheduler {
             None => &[],
         };
         let required = required.iter().map(|task| (task, RecountPurpose::Random));
-        let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
+        // Rechecks whose holders do not deliver.
+        let is_ending = by == OWN_REFEREE && in_run.is_counted();
+        let held: Vec<_> = if is_ending { in_run.held().collect() } else { Vec::new() };
         let rechecks = in_run
             .rechecks()
             .iter()
@@ -287,9 +310,15 @@ impl Scheduler {
             .chain(required)
             .chain(firsts(false))
             .chain(rechecks)
+            .chain(held.iter().map(|task| (task, RecountPurpose::Recheck)))
             .chain(random(rest))
             .find(|(task, _)| suits(task))?;
         Some((self.recheck_of(run, task), purpose))
+    }
+
+    /// Returns whether the coordinator's referee is counting a task, or a worker with a fresh lease.
+    fn is_being_delivered(&self, run: RunIx, task: TaskIx) -> bool {
+        self.runs[run].recounting.contains_key(&task) || self.fresh_holders(run, task) > 0
     }
 
     /// Returns whether a referee may recount a done task.

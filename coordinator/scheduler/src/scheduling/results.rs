@@ -8,6 +8,7 @@ use common::{
 use super::{
     LeaseIx, RunIx, Scheduler, WorkerIx,
     leases::{BARRED, LeaseEnd, UNPROVEN},
+    referee::OWN_REFEREE,
     run,
     task_table::{Done, Stage, WorkerCount},
     worker::Purpose,
@@ -136,10 +137,12 @@ impl Scheduler {
     }
 
     /// Accepts the first count of a task.
-    fn accept(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
+    pub(super) fn accept(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
         let (run, task) = key;
         self.remove_all(run, task);
-        self.credit(count.worker, run, self.runs[run].cost(task), record.duration_us);
+        if count.worker != OWN_REFEREE {
+            self.credit(count.worker, run, self.runs[run].cost(task), record.duration_us);
+        }
         self.workers.reputation_mut(count.worker).has_counted = true;
         self.journal(key, EntryKind::Accepted, count, record);
         let is_charged = self.charge_initial_recheck(key, count.worker);
@@ -149,7 +152,7 @@ impl Scheduler {
         if is_charged || (in_run.is_selected(task) && !is_exempt) {
             in_run.add_recheck(task, self.clock.ticks());
         }
-        if self.workers[count.worker].stored_self_tests == 0 {
+        if count.worker != OWN_REFEREE && self.workers[count.worker].stored_self_tests == 0 {
             self.note_self_tests(count.worker);
         }
         self.announce_if_done(run);
@@ -161,7 +164,7 @@ impl Scheduler {
         (run, task): LeaseIx,
         worker: WorkerIx,
     ) -> bool {
-        let is_local = self.workers.is_local(worker);
+        let is_local = self.workers.is_local(worker) || worker == OWN_REFEREE;
         let reputation = self.workers.reputation_mut(worker);
         let is_charged = !is_local
             && reputation.is_new()

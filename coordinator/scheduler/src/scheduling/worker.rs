@@ -48,6 +48,8 @@ pub(super) struct Lease {
     pub(super) granted: Ticks,
     /// The same by the wall clock; 0 in a lease found on disk until its worker names it.
     pub(super) granted_unix_ms: u64,
+    /// Time until which the worker may be expected to deliver; then the lease keeps nobody else from the task.
+    pub(super) fresh_until: Ticks,
     /// Whether this process granted the lease: its time from grant to count is known.
     pub(super) is_timed: bool,
     /// Whether this process granted the lease or has verified its proof.
@@ -87,6 +89,8 @@ pub(super) struct Worker {
     /// Time of the next expected call.
     pub(super) due: Ticks,
     pub(super) leases: BTreeSet<LeaseIx>,
+    /// Cost of the leased tasks.
+    pub(super) leased_cost: u64,
     pub(super) round: u64,
     pub(super) seen: Ticks,
     /// Time at which the worker is lost unless it calls; `None` once it is lost.

@@ -12,10 +12,15 @@ use super::{
     Run,
 };
 
+/// Minimum time from the first lease of a task until the coordinator's referee may count it.
+const MIN_OVERDUE_MS: Ticks = 30_000;
+
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Leases {
     by_task: BTreeMap<TaskIx, Vec<(WorkerIx, Lease)>>,
     pub(crate) single: SingleHolders,
+    /// Tasks with several holders, by the time from which at most one of their leases is fresh.
+    pub(crate) crowded: BTreeSet<(Ticks, TaskIx)>,
     /// Done cost of all leased tasks, as their workers report it.
     pub(crate) cost_done: u64,
 }
@@ -54,6 +59,15 @@ impl Leases {
             true => self.cost_done.saturating_add(cost),
             false => self.cost_done.saturating_sub(cost),
         };
+        if leases.len() > 1 {
+            let mut ends: Vec<_> = leases.iter().map(|(_, lease)| lease.fresh_until).collect();
+            ends.sort_unstable();
+            let key = (ends[ends.len() - 2], task);
+            match add {
+                true => self.crowded.insert(key),
+                false => self.crowded.remove(&key),
+            };
+        }
         // A referee's lease of a disputed task gets no backup copies.
         if let [(_, lease)] = leases
             && lease.purpose != Purpose::Recount
@@ -102,6 +116,8 @@ impl Run {
         self.rate.begin(now);
         match lease.purpose {
             Purpose::Count => {
+                let overdue_at = lease.fresh_until.max(now + MIN_OVERDUE_MS);
+                self.overdue_at.entry(task).or_insert(overdue_at);
                 if self.tasks.stage(task) != Stage::Leased {
                     self.enter(task, Stage::Leased);
                 }

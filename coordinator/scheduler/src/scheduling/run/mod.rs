@@ -76,6 +76,8 @@ pub(super) struct Run {
     first_counts: BTreeMap<WorkerIx, TaskIx>,
 
     pub(super) leases: Leases,
+    /// Tasks that were leased and are not done, with the time at which the first lease is no longer fresh.
+    overdue_at: BTreeMap<TaskIx, Ticks>,
 
     /// Number of rechecks that agreed.
     pub(super) agreed: u64,
@@ -146,6 +148,7 @@ impl Run {
             replaced: BTreeSet::new(),
             first_counts: BTreeMap::new(),
             leases: Leases::default(),
+            overdue_at: BTreeMap::new(),
             agreed: 0,
             conflicts: 0,
             implausible: BTreeSet::new(),
@@ -211,6 +214,14 @@ impl Run {
     /// Returns whether a worker or the coordinator's referee is counting a task.
     pub(super) fn is_being_counted(&self, task: TaskIx) -> bool {
         self.is_held(task) || self.recounting.contains_key(&task)
+    }
+
+    /// Returns the tasks without a count that block the end: nothing else is pending, and nobody delivered in
+    /// the time in which their first lease was fresh.
+    pub(super) fn overdue(&self, now: Ticks) -> impl Iterator<Item = TaskIx> + '_ {
+        let has_fresh = self.tasks.number(Stage::Pending) > 0;
+        let overdue = self.overdue_at.iter().filter(move |&(_, &at)| !has_fresh && at <= now);
+        overdue.map(|(&task, _)| task)
     }
 
     pub(super) fn all_tasks(&self) -> std::ops::Range<TaskIx> {

@@ -157,6 +157,7 @@ impl Run {
             self.sample.add(id(task), done.first.count, cost);
         }
         self.failed.remove(&task);
+        self.overdue_at.remove(&task);
         let rank = self.rank(task);
         let is_low = self.tasks.len() <= MAX_FULLY_RANKED || rank < u64::MAX / 8;
         if is_low && done.confirmed < Confirmation::Referee {
