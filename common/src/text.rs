@@ -192,6 +192,23 @@ pub fn rough(low: f64, high: f64) -> String {
     }
 }
 
+/// Formats the work of one core, rounded in one unit: "about 9 core-minutes".
+pub fn core_time(seconds: f64) -> String {
+    let (unit, length) = match seconds {
+        ..120.0 => ("core-second", 1.0),
+        ..7200.0 => ("core-minute", 60.0),
+        ..172_800.0 => ("core-hour", 3600.0),
+        ..63_072_000.0 => ("core-day", 86_400.0),
+        _ => ("core-year", 31_536_000.0),
+    };
+    // For display only; `as` saturates.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    match (seconds / length).round() as u64 {
+        0 => format!("under 1 {unit}"),
+        whole => format!("about {}", plural(whole, unit)),
+    }
+}
+
 /// Formats the span between two moments, without repeating the day or the zone.
 pub fn between(first: &str, last: &str) -> String {
     match (first.split_once(' '), last.split_once(' ')) {
@@ -203,13 +220,14 @@ pub fn between(first: &str, last: &str) -> String {
     }
 }
 
-/// Formats the counting time of a run, and its waiting time if at least a second.
+/// Formats the counting time of a run, and its waiting time if longer than the start of a worker.
 pub fn durations(counting: f64, waiting: f64) -> String {
     let shown = |seconds: f64| match seconds {
+        ..0.05 => "under 0.1 s".to_owned(),
         9.95..59.5 => format!("{seconds:.0} s"),
         _ => span(seconds),
     };
-    match waiting < 1.0 {
+    match waiting < 5.0 {
         true => format!("{} counting", shown(counting)),
         false => format!("{} counting, {} waiting", shown(counting), shown(waiting)),
     }
@@ -397,6 +415,9 @@ mod tests {
             (rough(86_400.0, 172_800.0), "1 to 2 d"),
             (rough(60.0, 60.0), "about 60 s"),
             (rough(1e9, 1.2e9), "11,574 to 13,889 d"),
+            (core_time(0.2), "under 1 core-second"),
+            (core_time(540.0), "about 9 core-minutes"),
+            (core_time(2.04e12), "about 64,688 core-years"),
             // Rounded down; small fractions have two significant digits.
             (percent(0.0), "0.00 %"),
             (percent(1.0 / 2_074_046.0), "0.000048 %"),

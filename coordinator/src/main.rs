@@ -14,6 +14,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 async fn main() -> ExitCode {
     let options = Options::read();
     options.terminal.apply();
-    cli::terminal::start_log(options.log_format, options.terminal);
+    let brief = options.is_brief().then_some("worker");
+    cli::terminal::start_log(options.log_format, options.terminal, brief);
     coordinator(options).await.into()
 }

@@ -28,7 +28,8 @@ pub mod connect {
     pub use options::ConnectionOptions;
     pub use own::claim_folder;
     pub use tls::{
-        BadTlsFile, CaHash, Identity, PinnedCa, SERVER_NAME, TrustedCa, install_crypto, names_of,
+        BadTlsFile, CaHash, Identity, PinnedCa, SERVER_NAME, TlsFile, TrustedCa, install_crypto,
+        names_of,
     };
 
     pub(crate) use join::{JOIN_PREFIX, TOKEN_PREFIX, armor};

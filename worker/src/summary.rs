@@ -40,10 +40,14 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} completed, {:.1} thread-seconds, {:.2} % idle; {} accepted",
+            "{} completed, {}; {} accepted",
             plural(self.counted, "task"),
-            self.busy.as_secs_f64(),
-            100.0 * self.idle_fraction(),
+            match self.busy.as_secs_f64() {
+                // An idle part of so short a time describes only the calls.
+                busy @ ..1.0 => format!("{busy:.3} thread-seconds"),
+                busy =>
+                    format!("{busy:.1} thread-seconds, {:.2} % idle", 100.0 * self.idle_fraction()),
+            },
             self.accepted,
         )?;
         for (number, what) in [
@@ -80,6 +84,9 @@ mod tests {
         };
         let expected = "2 tasks completed, 3.0 thread-seconds, 25.00 % idle; 1 accepted, 1 refused";
         assert_eq!(summary.to_string(), expected);
+        let short = Summary { busy: second / 40, ..summary };
+        let expected = "2 tasks completed, 0.025 thread-seconds; 1 accepted, 1 refused";
+        assert_eq!(short.to_string(), expected);
         assert_eq!(Summary::default().idle_fraction(), 0.0);
     }
 }

@@ -19,6 +19,8 @@ pub enum Exit {
     Contradicted = 3,
     /// Complete, but nothing bounds the wrong counts, and no published total matches.
     Unverified = 4,
+    /// A time limit for waiting expired; the code of `timeout`.
+    TimedOut = 124,
     /// Stopped by a signal, with everything saved.
     Interrupted = 130,
 }

@@ -247,13 +247,14 @@ pub enum LogFormat {
     Json,
 }
 
-/// Installs the logger: levels from `RUST_LOG`, or else from `terminal`.
+/// Installs the logger: levels from `RUST_LOG`, or else from `terminal`, and only warnings of
+/// the part of the program `brief`.
 ///
 /// Lines that cannot be written are lost silently: an error message would go to the same stream.
 ///
 /// # Panics
 /// If called twice.
-pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
+pub fn start_log(format: LogFormat, terminal: TerminalOptions, brief: Option<&'static str>) {
     let levels = variable("RUST_LOG");
     let targets = levels.as_deref().and_then(log_levels);
     if let (Some(levels), None) = (&levels, &targets) {
@@ -266,6 +267,7 @@ pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
     let targets = targets.unwrap_or_else(|| {
         let level = if terminal.quiet { Level::WARN } else { Level::INFO };
         let limits = Targets::new().with_default(level);
+        let limits = limits.with_targets(brief.map(|part| (part, Level::WARN)));
         // The task database logs errors that it also returns.
         limits.with_target("sled", LevelFilter::OFF)
     });

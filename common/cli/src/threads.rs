@@ -55,13 +55,24 @@ impl fmt::Display for Threads {
     }
 }
 
+/// Parses a whole number of at least 1 into one of the `NonZero` types.
+pub fn at_least_one<T: FromStr>(text: &str) -> Result<T, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_zero = text.bytes().all(|byte| byte == b'0');
+    text.parse().map_err(|_| match is_number && !is_zero {
+        true => format!("{text} is too large"),
+        false => "expected a whole number, at least 1".to_owned(),
+    })
+}
+
 /// A memory limit that is too small for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} at least --memory {} with --threads {threads}, but only {given} is available: give more memory \
-     or fewer threads",
+    "{} at least --memory {} with --threads {threads}, but only {} is available: give more memory or \
+     fewer threads",
     board.map_or_else(|| "any board needs".to_owned(), |board| format!("N = {board} needs")),
-    least.as_option()
+    least.as_option(),
+    given.as_option()
 )]
 pub struct TooLittleMemory {
     /// The board to count; `None` if even the smallest board does not fit.
@@ -128,6 +139,16 @@ mod tests {
             assert_eq!(bad.parse::<Threads>(), Err(BadThreads(bad.to_owned())));
         }
         assert!(Threads::of_this_machine().get() >= 1);
+    }
+
+    #[test]
+    fn numbers_are_at_least_one() {
+        let parsed = at_least_one::<std::num::NonZeroU16>;
+        assert_eq!(parsed("7").map(u16::from), Ok(7));
+        for bad in ["0", "00", "", "-1", "1.5", "two"] {
+            assert!(parsed(bad).unwrap_err().contains("at least 1"), "{bad}");
+        }
+        assert!(parsed("65536").unwrap_err().contains("too large"));
     }
 
     #[test]

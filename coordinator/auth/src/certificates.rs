@@ -9,7 +9,7 @@ use std::{
 
 use ::time::{Duration, OffsetDateTime};
 use common::text::{Shown, is_name};
-use proto::connect::{BadTlsFile, CaHash, Identity, SERVER_NAME, TrustedCa, names_of};
+use proto::connect::{BadTlsFile, CaHash, Identity, SERVER_NAME, TlsFile, TrustedCa, names_of};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -229,7 +229,7 @@ pub struct Pki {
 impl Pki {
     /// Reads the files.
     pub fn open(files: PkiFiles) -> Result<Self, PkiError> {
-        let client_ca = TrustedCa::read(&files.client_ca)?;
+        let client_ca = TrustedCa::read(TlsFile { option: "--client-ca", path: &files.client_ca })?;
         let provider = Arc::new(ring::default_provider());
         // Clients without a certificate are refused by the authenticator, with a readable reason.
         let verifier =

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use auth::Role;
 use clap::{Args, Subcommand};
-use cli::duration::duration;
+use cli::{duration::duration, threads::at_least_one};
 use proto::{
     connect::{AuthChannel, JoinString},
     v1::{
@@ -186,7 +186,7 @@ pub(super) struct CreateOptions {
     trusted: bool,
 
     /// Maximum number of workers that may use a worker token at once [default: unlimited]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = at_least_one::<NonZeroU32>)]
     machines: Option<NonZeroU32>,
 
     /// Print a JSON object

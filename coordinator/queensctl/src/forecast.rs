@@ -17,7 +17,7 @@ use common::{
     board::Board,
     choice::{MethodChoice, choose},
     crew_layout::{Crews, PlanNeeds},
-    forecast::{RECHECK_FRACTION, Range, disk_bytes},
+    forecast::{RECHECK_FRACTION, Range, core_seconds, disk_bytes},
     plan::{Plan, PlanSpec},
     text::without_bom,
 };
@@ -290,7 +290,8 @@ impl Fleet {
         let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
         let none = Range::exactly(0.0);
         let pace = groups.iter().map(Group::pace).fold(none, |sum, pace| sum.plus(pace));
-        let seconds = (pace.low > 0.0).then(|| pace.recip_scaled(work(plan)));
+        let seconds = (pace.low > 0.0)
+            .then(|| pace.recip_scaled(core_seconds(plan) * (1.0 + RECHECK_FRACTION)));
         let joined = groups.iter().filter(|group| group.crews.is_ok());
         let watts: Vec<f64> =
             joined.filter_map(|group| Some(group.kind.watts? * group.kind.machines())).collect();
@@ -303,12 +304,6 @@ impl Fleet {
             seconds,
         })
     }
-}
-
-/// Returns the core-seconds of the reference machine, with rechecks.
-fn work(plan: &Plan) -> f64 {
-    let cost: f64 = plan.task_costs().map(|cost| cost as f64 / 1e6).sum();
-    cost * (1.0 + RECHECK_FRACTION)
 }
 
 /// Checks that a figure is above 0.
@@ -399,7 +394,10 @@ mod tests {
         let both = forecast(20, TWO);
         assert!((both.pace.expected - (3.0 * 16.0 * 1.5 + 2.0)).abs() < 1e-9);
         let seconds = both.seconds.unwrap();
-        assert!((seconds.expected * both.pace.expected / work(&plan(20)) - 1.0).abs() < 1e-9);
+        assert!(
+            (seconds.expected * both.pace.expected / (1.02 * core_seconds(&plan(20))) - 1.0).abs()
+                < 1e-9
+        );
         let kwh = both.energy_kwh.unwrap().expected;
         assert!((kwh - seconds.expected * 0.6 / 3600.0).abs() < 1e-12, "only fast has watts");
         let paces = both.groups.iter().map(|group| group.pace().expected);

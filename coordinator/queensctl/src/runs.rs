@@ -10,14 +10,19 @@ use clap::Args;
 use cli::{
     duration::task_cost,
     exit::{BadUsage, Exit},
+    terminal::eprint_info,
 };
 use common::{
     board::Board,
     choice::{MethodChoice, RowsLayout, choose},
-    plan::PlanSpec,
+    forecast::core_seconds,
+    plan::{Plan, PlanSpec},
     run::{RunId, SubmitKey},
+    text::core_time,
 };
-use proto::v1::{self, GetStatusRequest, ListRequest, RecheckRequest, RunRequest, SubmitRequest};
+use proto::v1::{
+    self, GetStatusRequest, ListRequest, RecheckRequest, RunRequest, SubmitRequest, WorkersRequest,
+};
 use scheduler::ledger::Recheck;
 use tonic::Code;
 use view::{
@@ -130,6 +135,9 @@ pub(super) async fn submit(connection: &Connection, options: &SubmitOptions) -> 
         task_cost: options.task_cost.map_or(defaults.task_cost, |cost| cost.get()),
         ..defaults
     };
+    // The user learns of a run of a million tasks before it exists.
+    let plan = Plan::new(spec).map_err(BadUsage::of)?;
+    eprint_info(&estimate(connection, &plan).await?);
     let request = SubmitRequest {
         spec: Some(spec.into()),
         priority: options.priority,
@@ -156,6 +164,21 @@ pub(super) async fn submit(connection: &Connection, options: &SubmitOptions) -> 
     show_run(&run?, options.json)
 }
 
+/// Describes the work of a plan, and its time on the connected threads.
+async fn estimate(connection: &Connection, plan: &Plan) -> anyhow::Result<String> {
+    let mut client = connection.connect().await?;
+    let request = WorkersRequest { limit: 1, ..WorkersRequest::default() };
+    let totals = connection.ask(client.workers(request)).await?.totals;
+    let time = match totals.map_or(0, |totals| totals.threads) {
+        0 => "no threads are connected".to_owned(),
+        threads => {
+            let time = core_time(core_seconds(plan) / threads as f64).replace("core-", "");
+            format!("{time} on the {} connected", plural(threads, "thread"))
+        }
+    };
+    Ok(format!("{}; {time}", view::plan_text(plan)))
+}
+
 async fn submit_once(connection: &Connection, request: SubmitRequest) -> anyhow::Result<v1::Run> {
     let mut client = connection.connect().await?;
     let patient = connection.with_long_timeout();
@@ -172,7 +195,19 @@ pub(super) async fn control(
     control: Control,
 ) -> anyhow::Result<()> {
     let (mut client, run) = connection.connect_to_run(&options.run).await?;
-    show_run(&connection.control(&mut client, run, control).await?, false)
+    let parked = match control {
+        Control::Retry => {
+            let request = GetStatusRequest { run: Some(run) };
+            Some(connection.ask(client.get_status(request)).await?.tasks_parked)
+        }
+        _ => None,
+    };
+    let text = view::run_text(&connection.control(&mut client, run, control).await?);
+    print(&match parked {
+        None => text,
+        Some(0) => format!("{text}: no task was parked, nothing to retry"),
+        Some(parked) => format!("{text}, {} retried", plural(parked, "task")),
+    })
 }
 
 pub(super) async fn recheck(

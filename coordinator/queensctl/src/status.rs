@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::Args;
 use cli::{
-    duration::duration,
+    duration::{duration, format_duration},
     exit::Exit,
     terminal::{TerminalOptions, eprint_info},
 };
@@ -50,7 +50,7 @@ pub(super) struct WaitOptions {
     /// board, or last
     run: RunSelector,
 
-    /// Stop waiting after this time, such as 30s or 2h, with exit code 1 [default: never]
+    /// Stop waiting after this time, such as 30s or 2h, with exit code 124 [default: never]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     max_wait: Option<Duration>,
 
@@ -114,7 +114,12 @@ pub(super) async fn wait(connection: &Connection, options: &WaitOptions) -> anyh
     let following = follow(connection, (client, Some(run)), &mut show);
     match options.max_wait {
         Some(limit) => timeout(limit, following).await.unwrap_or_else(|_| {
-            Err(anyhow!("run {} has not finished within {limit:?} (--max-wait)", RunId(run)))
+            let limit = format_duration(limit);
+            eprint_line(&format!(
+                "error: run {} has not finished within {limit} (--max-wait)",
+                RunId(run)
+            ));
+            Ok(Exit::TimedOut)
         }),
         None => following.await,
     }

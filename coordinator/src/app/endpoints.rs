@@ -27,7 +27,17 @@ const DEFAULT_HTTP_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LO
 /// The bound ports.
 pub(super) struct Listeners {
     pub(super) grpc: TcpListener,
-    pub(super) http: Option<TcpListener>,
+    /// The port of the dashboard, or the reason why there is none.
+    pub(super) http: Result<TcpListener, NoDashboard>,
+}
+
+/// Reason why a coordinator has no dashboard.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoDashboard {
+    #[error("it was started with {0}; give --http HOST:PORT")]
+    Disabled(&'static str),
+    #[error(transparent)]
+    Bind(#[from] BindError),
 }
 
 impl Listeners {
@@ -40,12 +50,11 @@ impl Listeners {
             None => bind(DEFAULT_ADDRESS)?,
         };
         let http = match &options.http {
-            Some(given) => Some(Http::bind(resolve("--http", given).await?)?),
-            None if options.no_http || options.local => None,
+            Some(given) => Ok(Http::bind(resolve("--http", given).await?)?),
+            None if options.no_http => Err(NoDashboard::Disabled("--no-http")),
+            None if options.local => Err(NoDashboard::Disabled("--local")),
             // The dashboard is optional.
-            None => Http::bind(DEFAULT_HTTP_ADDRESS)
-                .inspect_err(|why| eprint_line(&format!("no dashboard: {why}")))
-                .ok(),
+            None => Http::bind(DEFAULT_HTTP_ADDRESS).map_err(NoDashboard::from),
         };
         Ok(Self { grpc, http })
     }
@@ -61,17 +70,41 @@ fn bind_or_free(address: SocketAddr) -> Result<TcpListener, BindError> {
 
 /// Returns the first address of `HOST:PORT`.
 async fn resolve(flag: &'static str, given: &str) -> Result<SocketAddr, BadUsage> {
-    let first = match given.contains(':') {
-        false if given.parse::<u16>().is_ok() => Err(format!(
-            "the host is missing: give 127.0.0.1:{given}, or 0.0.0.0:{given} for a network"
-        )),
-        false => Err(format!("the port is missing: give {given}:PORT")),
-        true => match lookup_host(given).await {
-            Ok(mut addresses) => addresses.next().ok_or("the name has no address".to_owned()),
-            Err(why) => Err(why.to_string()),
-        },
+    let bad =
+        |why: &str| BadUsage(format!("{flag} '{given}' is not HOST:PORT to listen on: {why}"));
+    let (host, port) = host_and_port(given).map_err(|why| bad(&why))?;
+    let ip = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    match lookup_host((ip, port)).await.map(|mut found| found.next()) {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(bad("the host has no address")),
+        Err(why) => Err(bad(&format!("{host} is not a name or an address of this machine: {why}"))),
+    }
+}
+
+/// Splits `HOST:PORT`, or returns what to give instead.
+fn host_and_port(given: &str) -> Result<(&str, u16), String> {
+    if let Some((_, rest)) = given.split_once("://") {
+        return Err(format!("give it without a scheme: {}", rest.trim_end_matches('/')));
+    }
+    let (host, port) = match given.rsplit_once(':') {
+        // The last colon is part of the address.
+        _ if given.parse::<Ipv6Addr>().is_ok() => {
+            return Err(format!("an IPv6 address needs brackets: [{given}]:PORT"));
+        }
+        Some((host, port)) if host.contains(':') && !host.starts_with('[') => {
+            return Err(format!("an IPv6 address needs brackets: [{host}]:{port}"));
+        }
+        Some(parts) => parts,
+        None if given.bytes().all(|byte| byte.is_ascii_digit()) => ("", given),
+        None => return Err(format!("the port is missing: give {given}:PORT")),
     };
-    first.map_err(|why| BadUsage(format!("{flag} '{given}' is not HOST:PORT to listen on: {why}")))
+    match (host, port.parse()) {
+        (_, Err(_)) => Err(format!("'{port}' is not a port, a number up to 65535")),
+        ("", Ok(port)) => Err(format!(
+            "the host is missing: give 127.0.0.1:{port}, or 0.0.0.0:{port} for a network"
+        )),
+        (host, Ok(port)) => Ok((host, port)),
+    }
 }
 
 /// The address under which clients reach a listener.
@@ -144,7 +177,8 @@ pub(super) struct Endpoints {
     pub(super) authenticator: Authenticator,
     /// Commands for the operator to copy; may be empty.
     pub(super) join_commands: String,
-    pub(super) dashboard: Option<Dashboard>,
+    /// The dashboard, or the reason why there is none.
+    pub(super) dashboard: Result<Dashboard, String>,
     /// Host names under which browsers reach the dashboard.
     pub(super) http_hosts: Vec<String>,
 }
@@ -162,20 +196,27 @@ impl Endpoints {
         let authenticator = authenticator(options, (address, &public), (secrets.clone(), clock))?;
         let join_commands = join_commands(options, &authenticator, &public)?;
         let mut http_hosts = options.http_host.clone();
-        let mut dashboard = None;
-        if let Some(http) = &listeners.http {
-            let address = http.local_addr()?;
-            // The advertised name does not resolve to loopback.
-            let host = advertise.filter(|_| !address.ip().is_loopback()).map(Authority::host);
-            let public = PublicAddress::new(address, host, None);
-            let scheme = match (&authenticator, public.is_remote) {
-                (Authenticator::Open, _) | (_, false) => "http",
-                (Authenticator::Tokens(_) | Authenticator::MutualTls(_), true) => "https",
-            };
-            let url = format!("{scheme}://{}", public.authority());
-            dashboard = Some(Dashboard::load(url, !public.is_remote, secrets, clock)?);
-            http_hosts.push(public.host);
-        }
+        let dashboard = match &listeners.http {
+            Ok(http) => {
+                let address = http.local_addr()?;
+                // The advertised name does not resolve to loopback.
+                let host = advertise.filter(|_| !address.ip().is_loopback()).map(Authority::host);
+                let public = PublicAddress::new(address, host, None);
+                let scheme = match (&authenticator, public.is_remote) {
+                    (Authenticator::Open, _) | (_, false) => "http",
+                    (Authenticator::Tokens(_) | Authenticator::MutualTls(_), true) => "https",
+                };
+                let url = format!("{scheme}://{}", public.authority());
+                http_hosts.push(public.host);
+                Ok(Dashboard::load(url, !public.is_remote, secrets, clock)?)
+            }
+            Err(why) => {
+                if let NoDashboard::Bind(why) = why {
+                    tracing::warn!("no dashboard: {why}");
+                }
+                Err(why.to_string())
+            }
+        };
         Ok(Self { authenticator, join_commands, dashboard, http_hosts })
     }
 
@@ -184,7 +225,7 @@ impl Endpoints {
         &self,
         options: &Options,
     ) -> Result<Option<String>, TokenAuthError> {
-        let Some(Dashboard { url, sessions, .. }) = &self.dashboard else { return Ok(None) };
+        let Ok(Dashboard { url, sessions, .. }) = &self.dashboard else { return Ok(None) };
         let join = match self.authenticator.tokens() {
             Some(tokens) => tokens.join(Role::Operator)?,
             None => None,
@@ -342,6 +383,29 @@ mod tests {
             assert!(url.ends_with(":7171") && !url.contains("0.0.0.0") && !url.contains("[::]"));
             assert!(CoordinatorEndpoint::plain(url, true).is_ok(), "{command}");
         }
+    }
+
+    #[test]
+    fn addresses_to_listen_on_are_refused_with_what_to_give() {
+        for (given, expected) in [
+            ("7171", "give 127.0.0.1:7171, or 0.0.0.0:7171 "),
+            (":7171", "give 127.0.0.1:7171, or 0.0.0.0:7171 "),
+            ("", "not a port"),
+            (":", "not a port"),
+            ("localhost:", "not a port"),
+            ("localhost", "give localhost:PORT"),
+            ("localhost:99999", "not a port"),
+            ("::1", "[::1]:PORT"),
+            ("fe80::1:7171", "[fe80::1:7171]:PORT"),
+            ("1:2:7171", "[1:2]:7171"),
+            ("[::1]", "not a port"),
+            ("http://localhost:7171/", "without a scheme: localhost:7171"),
+        ] {
+            let error = host_and_port(given).unwrap_err();
+            assert!(error.contains(expected), "{given}: {error}");
+        }
+        assert_eq!(host_and_port("[::1]:7171"), Ok(("[::1]", 7171)));
+        assert_eq!(host_and_port("node7:0"), Ok(("node7", 0)));
     }
 
     #[test]

@@ -50,7 +50,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// An event for the program.
 #[derive(Clone, Debug)]
 struct Event {
-    /// `completion`, `dispute` or `alarm` (an alert).
+    /// `completion`, `dispute` or `alert`.
     event: &'static str,
     kind: &'static str,
     run: RunId,
@@ -162,7 +162,7 @@ impl Watcher {
             // Normal at the beginning or the end of a run.
             "stalled" | "no_workers" | "finishing" | "verifying" => return,
             "task_disputed" => "dispute",
-            _ => "alarm",
+            _ => "alert",
         };
         let now = Instant::now();
         let before = self.alerts.get(&(run, kind));
@@ -267,7 +267,7 @@ mod tests {
 
     fn event(text: &str) -> Event {
         Event {
-            event: "alarm",
+            event: "alert",
             kind: "barred",
             run: RunId(7),
             n: 20,
@@ -302,7 +302,7 @@ mod tests {
         let evil = "Worker $(touch evil) `touch evil`; touch evil\n\"'";
         run(&program(dir.path(), &script), LONG, &event(evil)).await.unwrap();
         let output = fs::read_to_string(&out).unwrap();
-        let expected = format!("alarm|barred|0000000000000007|{evil}\n");
+        let expected = format!("alert|barred|0000000000000007|{evil}\n");
         let rest = output.strip_prefix(&expected).unwrap_or_else(|| panic!("{output}"));
         let (line, arguments) = rest.split_once('\n').unwrap();
         let line: Value = serde_json::from_str(line).unwrap();

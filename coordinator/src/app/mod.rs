@@ -14,7 +14,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cli::exit::{BadUsage, Exit, Signals};
+use cli::{
+    exit::{BadUsage, Exit, Signals},
+    terminal::eprint_info,
+};
 use common::plan::Plan;
 use store::{Clock, StoreError, descriptors};
 use tokio::{task::spawn_blocking, time::timeout};
@@ -57,7 +60,7 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
             (Listeners::bind(options).await?, storage)
         }
     };
-    let mut service = Service::start(options, plan, (listeners, storage), clock).await?;
+    let mut service = Service::start(options, (plan, kernel), (listeners, storage), clock).await?;
     if let Some(kernel) = kernel {
         service.start_local_worker(options, kernel);
     }
@@ -100,7 +103,7 @@ async fn plan(options: &Options) -> Result<Option<Plan>, BadUsage> {
         Ok(result) => result,
         Err(_) => {
             if let Some(board) = options.n {
-                eprint_line(&format!("planning tasks for N = {board}…"));
+                eprint_info(&format!("planning tasks for N = {board}…"));
             }
             plan.await
         }

@@ -74,7 +74,7 @@ pub struct Options {
     #[arg(long)]
     pub json: bool,
 
-    /// Print every check below a result
+    /// Print every check below a result; with --local, also log the work of this process
     #[arg(long, conflicts_with = "json")]
     pub verbose: bool,
 
@@ -179,7 +179,8 @@ pub struct Options {
     )]
     pub client_ca: Option<PathBuf>,
 
-    /// Also count in this process, and exit when the run is finished
+    /// Also count in this process, and exit when the run is finished; print only the result and what
+    /// counted it, unless --verbose, --listen or --http is given
     #[arg(long, help_heading = COUNTING)]
     pub local: bool,
 
@@ -276,15 +277,15 @@ impl Options {
             }
             BadChoice::LayoutOfFrames => BadUsage::of(bad),
         })?;
-        if self.method == MethodChoice::Auto {
-            tracing::info!("{}", choice.reason);
-        }
         let defaults = PlanSpec::new(board, choice.layout);
         let task_cost = self.task_cost.map_or(defaults.task_cost, NonZeroU64::get);
         let spec = PlanSpec { task_cost, ..defaults };
         let plan = Plan::new(spec).map_err(BadUsage::of)?;
         if self.local {
             crews(&plan, self.memory(), self.threads(), None).map_err(BadUsage::of)?;
+        }
+        if self.method == MethodChoice::Auto && !self.is_brief() {
+            tracing::info!("{}", choice.reason);
         }
         Ok(Some(plan))
     }
@@ -340,7 +341,12 @@ impl Options {
         Duration::from_millis(self.sync_ms) * 3 / 2 + Duration::from_secs(1)
     }
 
-    fn threads(&self) -> Threads {
+    /// Returns whether to print only the result and what counted it.
+    pub fn is_brief(&self) -> bool {
+        self.local && !self.verbose && self.listen.is_none() && self.http.is_none()
+    }
+
+    pub(super) fn threads(&self) -> Threads {
         self.threads.unwrap_or_else(Threads::of_this_machine)
     }
 

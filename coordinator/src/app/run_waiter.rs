@@ -77,7 +77,7 @@ impl RunWaiter {
                 if let Some(line) = end_text(&message::event(&event), &runs) {
                     // Otherwise the line would redraw the bar of the ended run.
                     progress.show(None);
-                    eprint_line(&line);
+                    eprint_info(&line);
                 }
             }
             // Cloned, because the borrowed value blocks the driver.
@@ -289,7 +289,7 @@ pub(super) async fn notify_workers(driver: &DriverHandle, limit: Duration) {
         }
         if !is_announced && started.elapsed() > QUIET_PERIOD {
             is_announced = true;
-            eprint_line(&format!(
+            eprint_info(&format!(
                 "Notifying {} that all runs have finished (up to {} s; Ctrl-C exits now)",
                 plural(waiting, "worker"),
                 limit.as_secs()

@@ -3,12 +3,14 @@
 use std::fs;
 
 use anyhow::{anyhow, bail};
+use cli::terminal::eprint_info;
 use common::{
     choice::MethodChoice,
     plan::{Plan, PlanSpec},
 };
 use scheduler::{Command, Millis};
 use store::{RunManifest, RunState, StoredRun};
+use view::plan_text;
 
 use super::Options;
 use crate::driver::{DriverHandle, Submission, new_manifest};
@@ -27,6 +29,9 @@ pub(super) fn check_directory(options: &Options) -> anyhow::Result<()> {
 fn no_run(options: &Options) -> anyhow::Error {
     anyhow!("{} holds no run; give --n to start one", options.storage_name())
 }
+
+/// Number of tasks from which their creation takes seconds.
+const MANY_TASKS: u64 = 100_000;
 
 #[derive(Debug)]
 pub(super) struct SelectedRun {
@@ -78,6 +83,9 @@ impl SelectedRun {
         driver: &DriverHandle,
     ) -> anyhow::Result<()> {
         if let Some(plan) = self.new {
+            if plan.tasks() >= MANY_TASKS {
+                eprint_info(&format!("creating {}", plan_text(&plan)));
+            }
             let recheck = options.recheck.unwrap_or_default();
             // `Self::choose` has already considered the stored runs.
             let force_new = true;

@@ -1,11 +1,12 @@
 //! A serving coordinator and its concurrent parts, from start to shutdown.
 
-use std::{
-    collections::BTreeSet, future::poll_fn, net::SocketAddr, pin::Pin, task::Poll, time::Duration,
-};
+use std::{collections::BTreeSet, future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use anyhow::{Context as _, anyhow};
-use cli::{exit::Exit, terminal::print_json};
+use cli::{
+    exit::Exit,
+    terminal::{eprint_info, print_json},
+};
 use common::{kernel::Kernel, plan::Plan, run::RunId};
 use scheduler::{Config, RunSummary, Scheduler, ledger::Caller};
 use store::{Clock, RunState, StoredRun, certify::public_key};
@@ -53,7 +54,7 @@ impl Service {
     /// Starts or resumes the requested run, serves it, and prints where.
     pub(super) async fn start(
         options: &Options,
-        plan: Option<Plan>,
+        (plan, kernel): (Option<Plan>, Option<Kernel>),
         (listeners, storage): (Listeners, Storage),
         clock: Clock,
     ) -> anyhow::Result<Self> {
@@ -88,8 +89,25 @@ impl Service {
             .with_dashboard(dashboard.clone());
         let mut cluster = Cluster::start(driver.clone(), driver_end, listeners.grpc, server);
         driver.note_event("leader", leading).await?;
-        announce(options, target, &driver, (address, &signing_key)).await?;
-        if let (Some(listener), Some(dashboard)) = (listeners.http, &dashboard) {
+        let runs = driver.runs().await?;
+        eprint_info(&match kernel {
+            Some(kernel) if options.is_brief() => format!(
+                "{}\n  kernel {kernel}, {}, data in {}",
+                served(target, &runs),
+                plural(options.threads().get(), "thread"),
+                options.storage_name()
+            ),
+            _ => format!(
+                "coordinator {} listening on {address}: {}{}\n  data in {}\n  certificates are signed \
+                 by this key:\n    {}",
+                env!("CARGO_PKG_VERSION"),
+                served(target, &runs),
+                target.map_or_else(String::new, |run| also_running(run, &runs)),
+                options.storage_name(),
+                public_key(&signing_key)
+            ),
+        });
+        if let (Ok(listener), Ok(dashboard)) = (listeners.http, &dashboard) {
             let http =
                 Http::new(driver.clone(), clock, health, authenticator, (dashboard, http_hosts));
             let close = until_set(cluster.close_server.subscribe());
@@ -98,8 +116,10 @@ impl Service {
                 Ok(())
             });
         }
+        // A warning is among the commands.
+        let show = if options.insecure { eprint_line } else { eprint_info };
         let texts = dashboard_text.into_iter().chain([join_commands]);
-        texts.filter(|text| !text.is_empty()).for_each(|text| eprint_line(&text));
+        texts.filter(|text| !text.is_empty()).for_each(|text| show(&text));
         cluster.add(REFEREE_PART, referee::serve(driver.clone(), budget));
         let events = options
             .on_event
@@ -149,7 +169,7 @@ impl Service {
                 notify_workers(&self.waiter.driver, options.max_sync_interval()).await;
                 Ok(())
             }
-            Ok(Exit::Usage | Exit::Error) | Err(_) => Ok(()),
+            Ok(Exit::Usage | Exit::Error | Exit::TimedOut) | Err(_) => Ok(()),
         };
         if let Some(events) = self.events {
             events.end().await;
@@ -188,40 +208,23 @@ fn scheduler(options: &Options, target: Option<RunId>, budget: RefereeBudget) ->
     scheduler
 }
 
-/// Prints which runs are served, and where.
-async fn announce(
-    options: &Options,
-    target: Option<RunId>,
-    driver: &DriverHandle,
-    (address, signing_key): (SocketAddr, &[u8; 32]),
-) -> anyhow::Result<()> {
-    let version = env!("CARGO_PKG_VERSION");
-    let dir = options.storage_name();
-    let runs = driver.runs().await?;
-    let report = driver.status(target).await?;
-    let served = match (target, report) {
-        (Some(run), Some(report)) => describe(&report.status.run) + &also_running(run, &runs),
-        (Some(run), None) => format!("run {run}"),
-        (None, _) => plural(runs.len(), "run"),
+/// Describes the requested run and its progress; without one, returns the number of runs.
+fn served(target: Option<RunId>, runs: &[RunSummary]) -> String {
+    let Some(run) = target else { return plural(runs.len(), "run") };
+    let Some(RunSummary { manifest, tasks, state, .. }) =
+        runs.iter().find(|known| known.manifest.run == run)
+    else {
+        return format!("run {run}");
     };
-    let key = public_key(signing_key);
-    eprint_line(&format!(
-        "coordinator {version} listening on {address}: {served}\n  data in {dir}\n  certificates \
-         are signed by this key:\n    {key}"
-    ));
-    Ok(())
-}
-
-/// Describes the requested run and its progress.
-fn describe(run: &RunSummary) -> String {
-    let RunSummary { manifest, tasks, .. } = run;
-    let paused = match run.state == RunState::Paused {
-        true => format!("\n  paused; run `queensctl resume {}` to continue", manifest.run),
-        false => String::new(),
+    let state = match state {
+        RunState::Paused => format!("\n  paused; run `queensctl resume {run}` to continue"),
+        RunState::Complete => "\n  complete already; --new-run counts it again".to_owned(),
+        RunState::Running | RunState::Cancelled | RunState::Contradicted | RunState::Disputed => {
+            String::new()
+        }
     };
     format!(
-        "run {}\n  N = {}, method {}, plan {}, {}, {} done{paused}",
-        manifest.run,
+        "run {run}\n  N = {}, method {}, plan {}, {}, {} done{state}",
         manifest.spec.board,
         method_name(manifest.spec.layout),
         manifest.plan.short(),
@@ -264,7 +267,7 @@ async fn interrupted(options: &Options, waiter: &RunWaiter) -> anyhow::Result<()
         true => "the same command without --new-run resumes",
         false => "the same command resumes",
     };
-    eprint_line(&format!(
+    eprint_info(&format!(
         "interrupted: {done}everything is saved in {dir};\n  {command} (Ctrl-C again: exit at once)"
     ));
     match report {

@@ -63,6 +63,8 @@ pub enum RequestError {
     AmbiguousWorker { name: String, workers: usize },
     #[error("worker {0} is not connected (see `queensctl workers`)")]
     NotConnected(String),
+    #[error("{0} is not barred: there is nothing to readmit")]
+    NotBarred(String),
     #[error("this is the worker in the coordinator itself (--local): stop the coordinator")]
     LocalWorker,
     #[error(transparent)]

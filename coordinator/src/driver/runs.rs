@@ -155,6 +155,9 @@ impl Driver {
             let (id, known) = named(name, recorded.chain(self.known_workers()))?;
             (id, format!("{known} ({id})"))
         };
+        if !self.scheduler.is_barred(id) {
+            return Err(RequestError::NotBarred(shown));
+        }
         self.scheduler.readmit(id);
         self.note(None, ("trusted", &format!("{shown} was readmitted")), by);
         Ok(shown)

@@ -49,7 +49,7 @@ pub struct Server {
     authenticator: Authenticator,
     health: HealthReporter,
     closing: Sender<bool>,
-    dashboard: Option<Dashboard>,
+    dashboard: Result<Dashboard, String>,
 }
 
 impl Server {
@@ -61,12 +61,12 @@ impl Server {
             authenticator,
             health: HealthReporter::new(),
             closing: Sender::new(false),
-            dashboard: None,
+            dashboard: Err(String::new()),
         }
     }
 
-    /// Sets the dashboard whose URL operators can request.
-    pub fn with_dashboard(self, dashboard: Option<Dashboard>) -> Self {
+    /// Sets the dashboard whose URL operators can request, or the reason why there is none.
+    pub fn with_dashboard(self, dashboard: Result<Dashboard, String>) -> Self {
         Self { dashboard, ..self }
     }
 
@@ -209,6 +209,7 @@ impl From<RequestError> for Status {
             )
             | RequestError::AmbiguousWorker { .. }
             | RequestError::NotConnected(_)
+            | RequestError::NotBarred(_)
             | RequestError::LocalWorker => Code::FailedPrecondition,
             RequestError::RunExists { .. } => Code::AlreadyExists,
             RequestError::KeyUsed { .. } => Code::InvalidArgument,

@@ -32,7 +32,7 @@ pub(super) struct RunsService {
     /// Shutdown signal: streams send their last message and end.
     pub(super) closing: tokio::sync::watch::Receiver<bool>,
     /// `None` without HTTP.
-    pub(super) dashboard: Option<Dashboard>,
+    pub(super) dashboard: Result<Dashboard, String>,
 }
 
 type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -135,11 +135,10 @@ impl Runs for RunsService {
         &self,
         request: Request<v1::DashboardRequest>,
     ) -> Answer<v1::DashboardResponse> {
-        let Some(Dashboard { url, loopback_only, sessions }) = &self.dashboard else {
-            return Err(Status::failed_precondition(
-                "this coordinator has no dashboard; start it with --http HOST:PORT",
-            ));
-        };
+        let Dashboard { url, loopback_only, sessions } =
+            self.dashboard.as_ref().map_err(|why| {
+                Status::failed_precondition(format!("this coordinator has no dashboard: {why}"))
+            })?;
         let url = match request.extensions().get::<Principal>() {
             Some(Principal::Token { id, .. }) => {
                 format!("{url}/login/{}", sessions.links.add(*id))

@@ -13,8 +13,8 @@ use scheduler::{REFEREE, WorkersPart};
 use serde::Deserialize;
 use store::{EntryKind, JournalCursor};
 use view::{
-    RunView, SHOWN_WORKERS, SPEED_LEGEND, WORKER_COLUMNS, WorkerRow,
-    text::{brief, percent, plural, thousands},
+    RunView, SHOWN_WORKERS, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
+    text::{Column, brief, percent, plural, thousands},
     worker_rows,
 };
 
@@ -38,7 +38,7 @@ const GONE: &str = "disconnected";
 /// Headings of the columns that the journal fills.
 const SHARE_HEADS: [&str; 3] = ["Share", "Core time", "Rechecks"];
 
-/// The index of the column "Tasks" among a row's cells.
+/// The index of the column "All tasks" among a row's cells; "Tasks" in a table of one run.
 const TASKS: usize = 6;
 
 const COMMANDS: [Command; 2] = [
@@ -187,13 +187,17 @@ pub(super) fn section(view: &RunView, operator: bool) -> Markup {
 }
 
 fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
-    let heads = || WORKER_COLUMNS.iter().map(|column| column.head).chain(more.iter().copied());
+    let own = |(place, column): (usize, &Column)| match place == TASKS && !more.is_empty() {
+        true => "Tasks",
+        false => column.head,
+    };
+    let heads = || WORKER_COLUMNS.iter().enumerate().map(own).chain(more.iter().copied());
     html! {
         div.scroll tabindex="0" role="region" aria-label="Table of machines" {
             table.stacked.sortable id="workers" {
                 thead { tr {
                     @for head in heads() {
-                        th scope="col" title=[(head == "Speed").then_some(SPEED_LEGEND)] { (head) }
+                        th scope="col" title=[["Speed", "All tasks"].contains(&head).then_some(WORKER_LEGEND)] { (head) }
                     }
                     @if operator { th.scripted scope="col" { "Commands" } }
                 } }

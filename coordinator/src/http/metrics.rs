@@ -143,8 +143,8 @@ fn register_runs(registry: &mut Registry, reported: &[(Labels, Arc<v1::Status>, 
     });
     numbers(registry, "run_disputed_tasks", "Disputed tasks", disputed);
     let rechecks = by_label("outcome", |status| {
-        let v1::Rechecks { agreed, conflicts, .. } = status.rechecks.clone().unwrap_or_default();
-        vec![("agreed", agreed), ("conflict", conflicts)]
+        let conflicts = status.rechecks.as_ref().map_or(0, |rechecks| rechecks.conflicts);
+        vec![("agreed", status.tasks_confirmed), ("conflict", conflicts)]
     });
     numbers(registry, "run_rechecks", "Rechecked tasks by outcome", rechecks);
 }

@@ -13,9 +13,10 @@ use proto::v1;
 pub use self::{
     history::{History, Point},
     lists::{
-        RUN_COLUMNS, RunSelector, SPEED_LEGEND, SelectableRun, WORKER_COLUMNS, WorkerRow,
-        event_json, event_line, event_subject, event_text, events_table, listed, run_json, run_row,
-        run_text, runs_table, worker_json, worker_rows, worker_totals_json, workers_table,
+        RUN_COLUMNS, RunSelector, SelectableRun, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
+        event_json, event_line, event_subject, event_text, events_table, listed, plan_text,
+        run_json, run_row, run_text, runs_table, worker_json, worker_rows, worker_totals_json,
+        workers_table,
     },
     run_view::{Alert, FINISHING, Figure, RunView, SHOWN_WORKERS, reference_value},
     status::{check_line, grouped, outcome_json, result_lines, status_json, status_text},

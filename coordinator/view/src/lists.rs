@@ -3,7 +3,14 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use anyhow::anyhow;
-use common::{board::Board, run::RunId};
+use cli::memory::MemorySize;
+use common::{
+    board::Board,
+    forecast::{core_seconds, disk_bytes},
+    plan::Plan,
+    run::RunId,
+    text::core_time,
+};
 use proto::v1;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,6 +45,18 @@ pub fn run_text(run: &v1::Run) -> String {
         ),
         Err(_) => format!("run {}: board or method unknown to this program", RunId(run.run)),
     }
+}
+
+/// Describes the work and the disk space that a plan needs.
+pub fn plan_text(plan: &Plan) -> String {
+    let (spec, tasks) = (plan.spec(), plural(plan.tasks(), "task"));
+    let disk = MemorySize::at_least(disk_bytes(plan.tasks()));
+    format!(
+        "N = {}, method {}: {tasks}, {}, {disk} of disk",
+        spec.board,
+        method_name(spec.layout),
+        core_time(core_seconds(plan))
+    )
 }
 
 pub fn run_json(run: &v1::Run) -> Value {
@@ -288,14 +307,15 @@ pub const WORKER_COLUMNS: [Column; 10] = [
     Column::numbers("Threads"),
     Column::numbers("Crews").optional(),
     Column::numbers("Speed"),
-    Column::numbers("Tasks"),
+    Column::numbers("All tasks"),
     Column::words("Current task").optional(),
     Column::numbers("Failed threads").optional(),
     Column::numbers("Last seen"),
 ];
 
-/// The legend of the column "Speed".
-pub const SPEED_LEGEND: &str = "Speed in reference cores";
+/// The legend of the columns "Speed" and "All tasks".
+pub const WORKER_LEGEND: &str =
+    "Speed in reference cores; tasks of all runs since the coordinator's start";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkerRow {
@@ -310,7 +330,7 @@ pub fn worker_json(worker: &v1::Worker) -> Value {
         "id": common::hex::encode(&worker.id),
         "name": worker.name,
         "version": worker.version,
-        "kernel": kernel(worker.kernel()),
+        "kernel": (worker.threads > 0).then(|| kernel(worker.kernel())),
         "threads": worker.threads,
         "state": worker.state,
         "leases": worker.leases,
@@ -348,24 +368,33 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
     let row = |worker: &v1::Worker| {
         let id = common::hex::encode(&worker.id);
         let ms = |ms: u64| age(ms as f64 / 1e3);
-        let cells = vec![
-            match name_counts[worker.name.as_str()] {
-                1 => worker.name.clone(),
-                _ => format!("{} ({})", worker.name, id.get(..8).unwrap_or(&id)),
-            },
-            worker.state.clone(),
-            kernel(worker.kernel()),
-            worker.threads.to_string(),
-            worker.crews.to_string(),
-            cores(worker.cost_per_second),
-            thousands(worker.tasks_done.into()),
-            match worker.current_task {
-                Some(task) => format!("{task} for {}", ms(worker.current_task_ms)),
-                None => "–".to_owned(),
-            },
-            worker.failed_threads.to_string(),
-            format!("{} ago", ms(worker.last_seen_ms_ago)),
-        ];
+        let short = id.get(..8).unwrap_or(&id);
+        // After a restart, only the identity of a worker that held leases is known until it calls.
+        let cells = if worker.threads == 0 {
+            let mut cells = vec!["–".to_owned(); WORKER_COLUMNS.len()];
+            cells[0] = format!("worker {short}");
+            cells[1].clone_from(&worker.state);
+            cells
+        } else {
+            vec![
+                match name_counts[worker.name.as_str()] {
+                    1 => worker.name.clone(),
+                    _ => format!("{} ({short})", worker.name),
+                },
+                worker.state.clone(),
+                kernel(worker.kernel()),
+                worker.threads.to_string(),
+                worker.crews.to_string(),
+                cores(worker.cost_per_second),
+                thousands(worker.tasks_done.into()),
+                match worker.current_task {
+                    Some(task) => format!("{task} for {}", ms(worker.current_task_ms)),
+                    None => "–".to_owned(),
+                },
+                worker.failed_threads.to_string(),
+                format!("{} ago", ms(worker.last_seen_ms_ago)),
+            ]
+        };
         WorkerRow { id, state: worker.state.clone(), cells }
     };
     workers.into_iter().map(row).collect()
@@ -385,7 +414,7 @@ pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
         [vec![id], row.cells].concat()
     };
     let rows: Vec<_> = worker_rows(workers).into_iter().map(row).collect();
-    let mut text = format!("{}\n{SPEED_LEGEND}", table(&columns, &rows, width));
+    let mut text = format!("{}\n{WORKER_LEGEND}", table(&columns, &rows, width));
     for worker in workers.iter().filter(|worker| worker.failed_threads > 0) {
         text += &format!(
             "\n{}: {} failed the self-test and stopped; its counts since the last passed self-test are \
@@ -560,6 +589,31 @@ mod tests {
             assert!(wide.contains(part), "'{part}' in\n{wide}");
         }
         assert!(!wide.contains("versions"));
+    }
+
+    #[test]
+    fn a_worker_that_has_not_called_since_a_restart_has_a_row_with_its_identity() {
+        let unknown = v1::Worker {
+            id: vec![0xab; 16],
+            state: "reconnecting".to_owned(),
+            ..v1::Worker::default()
+        };
+        let cells = &worker_rows(std::slice::from_ref(&unknown))[0].cells;
+        assert_eq!(cells[..2], ["worker abababab", "reconnecting"]);
+        assert!(cells[2..].iter().all(|cell| cell == "–"), "{cells:?}");
+        assert_eq!(worker_json(&unknown)["kernel"], Value::Null);
+    }
+
+    #[test]
+    fn a_plan_has_its_work_and_disk_space() {
+        use common::{method::Layout, plan::PlanSpec};
+        let plan = Plan::new(PlanSpec::new(Board::new(32).unwrap(), Layout::FirstRows)).unwrap();
+        let text = plan_text(&plan);
+        assert!(text.starts_with("N = 32, method rows"), "{text}");
+        assert!(
+            text.ends_with("1,000,000 tasks, about 126,839 core-years, 811.1 MiB of disk"),
+            "{text}"
+        );
     }
 
     #[test]

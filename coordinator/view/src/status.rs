@@ -93,7 +93,6 @@ pub fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
         "workers": workers,
         "worker_totals": worker_totals_json(&status.worker_totals.unwrap_or_default()),
         "rechecks": {
-            "agreed": rechecks.agreed,
             "conflicts": rechecks.conflicts,
             "confirmed": status.tasks_confirmed,
             "recounted": status.tasks_recounted,

@@ -20,7 +20,16 @@ use tonic::Code;
 const RETRY: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<ExitCode> {
+async fn main() -> ExitCode {
+    run().await.unwrap_or_else(|error| {
+        // Returned from `main`, it would be followed by a stack backtrace if RUST_BACKTRACE is set.
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Submits and follows the run of the command line; returns the exit code.
+async fn run() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     let (Some(file), Some(n)) = (arguments.next(), arguments.next()) else {
         bail!("usage: submit-and-follow JOIN_FILE N");

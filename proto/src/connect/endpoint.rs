@@ -28,7 +28,7 @@ use tower::service_fn;
 
 use super::{
     BadTlsFile, ConnectError, FOLDER, Identity, JoinError, JoinString, PinnedCa, SERVER_NAME,
-    TrustedCa, dial,
+    TlsFile, TrustedCa, dial,
     dial::{first_address, first_success, host_of, tcp},
     join_file,
 };
@@ -131,7 +131,10 @@ impl CoordinatorEndpoint {
         if !tls {
             return Err(BadAddress::NoTls(url.to_owned()));
         }
-        let (ca, identity) = (TrustedCa::read(ca)?, Identity::read(certificate, key)?);
+        let (ca, identity) = (
+            TrustedCa::read(TlsFile { option: "--tls-ca", path: ca })?,
+            Identity::read(certificate, key)?,
+        );
         Ok(Self::MutualTls(Box::new(MutualTls { uri, ca, identity })))
     }
 

@@ -1,11 +1,6 @@
 //! Certificates: pinned by join strings, or in files of an external authority.
 
-use std::{
-    fmt, fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{fmt, fs, io, path::Path, sync::Arc, time::SystemTime};
 
 use sha2::{Digest, Sha256};
 use tokio_rustls::rustls::{
@@ -118,23 +113,33 @@ impl ServerCertVerifier for PinnedCa {
     }
 }
 
+/// A file given with an option.
+#[derive(Clone, Copy, Debug)]
+pub struct TlsFile<'a> {
+    pub option: &'static str,
+    pub path: &'a Path,
+}
+
+impl fmt::Display for TlsFile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.option, self.path.display())
+    }
+}
+
 /// A certificate or key file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadTlsFile {
-    #[error("{path}: {why}", path = path.display())]
-    Unreadable { path: PathBuf, why: io::Error },
-    #[error("{path} contains no {what} in PEM form{hint}", path = path.display())]
-    Form { path: PathBuf, what: &'static str, hint: &'static str },
+    #[error("{file}: {why}")]
+    Unreadable { file: String, why: io::Error },
+    #[error("{file} contains no {what} in PEM form{hint}")]
+    Form { file: String, what: &'static str, hint: &'static str },
     #[error(
-        "{path}: the certificate is not valid now ({now}); it is valid from {from} to {until}: renew \
-         it, or set the clock", path = path.display()
+        "{file}: the certificate is not valid now ({now}); it is valid from {from} to {until}: renew \
+         it, or set the clock"
     )]
-    Date { path: PathBuf, from: String, until: String, now: String },
-    #[error(
-        "{key} is not the key of the certificate in {certificate}: give a matching pair",
-        key = key.display(), certificate = certificate.display()
-    )]
-    Mismatch { certificate: PathBuf, key: PathBuf },
+    Date { file: String, from: String, until: String, now: String },
+    #[error("{key} is not the key of the certificate in {certificate}: give a matching pair")]
+    Mismatch { certificate: String, key: String },
 }
 
 /// A certificate with its chain and key.
@@ -148,10 +153,13 @@ pub struct Identity {
 impl Identity {
     /// Reads a certificate that is valid now, and its key; fails if they do not match.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, BadTlsFile> {
+        let certificate = TlsFile { option: "--tls-cert", path: certificate };
+        let key = TlsFile { option: "--tls-key", path: key };
         let chain_pem = read(certificate)?;
         let chain = certificates(certificate, &chain_pem)?;
         let key_pem = read(key)?;
-        let not_a_key = |hint| BadTlsFile::Form { path: key.to_owned(), what: "private key", hint };
+        let not_a_key =
+            |hint| BadTlsFile::Form { file: key.to_string(), what: "private key", hint };
         let private = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
             .map_err(|_| not_a_key(" (an encrypted key has to be decrypted first)"))?;
         check_date(certificate, &chain[0])?;
@@ -161,8 +169,8 @@ impl Identity {
                 match error {
                     Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                         BadTlsFile::Mismatch {
-                            certificate: certificate.to_owned(),
-                            key: key.to_owned(),
+                            certificate: certificate.to_string(),
+                            key: key.to_string(),
                         }
                     }
                     _ => not_a_key(" of a supported kind (ECDSA P-256 or P-384, Ed25519, RSA)"),
@@ -185,15 +193,15 @@ pub struct TrustedCa {
 
 impl TrustedCa {
     /// Reads a file of one or more certificates.
-    pub fn read(path: &Path) -> Result<Self, BadTlsFile> {
-        let pem = read(path)?;
-        let certificates = certificates(path, &pem)?;
+    pub fn read(file: TlsFile<'_>) -> Result<Self, BadTlsFile> {
+        let pem = read(file)?;
+        let certificates = certificates(file, &pem)?;
         for certificate in &certificates {
-            check_date(path, certificate)?;
+            check_date(file, certificate)?;
         }
         let trusted = Self { pem, certificates };
         if trusted.roots().is_empty() {
-            return Err(no_certificate(path, "certificate of an authority"));
+            return Err(no_certificate(file, "certificate of an authority"));
         }
         Ok(trusted)
     }
@@ -205,26 +213,27 @@ impl TrustedCa {
     }
 }
 
-fn read(path: &Path) -> Result<String, BadTlsFile> {
-    fs::read_to_string(path).map_err(|why| BadTlsFile::Unreadable { path: path.to_owned(), why })
+fn read(file: TlsFile<'_>) -> Result<String, BadTlsFile> {
+    fs::read_to_string(file.path)
+        .map_err(|why| BadTlsFile::Unreadable { file: file.to_string(), why })
 }
 
 /// Parses the certificates of a file, at least one.
-fn certificates(path: &Path, pem: &str) -> Result<Vec<CertificateDer<'static>>, BadTlsFile> {
+fn certificates(file: TlsFile<'_>, pem: &str) -> Result<Vec<CertificateDer<'static>>, BadTlsFile> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match read {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) | Err(_) => Err(no_certificate(path, "certificate")),
+        Ok(_) | Err(_) => Err(no_certificate(file, "certificate")),
     }
 }
 
-fn no_certificate(path: &Path, what: &'static str) -> BadTlsFile {
-    BadTlsFile::Form { path: path.to_owned(), what, hint: "" }
+fn no_certificate(file: TlsFile<'_>, what: &'static str) -> BadTlsFile {
+    BadTlsFile::Form { file: file.to_string(), what, hint: "" }
 }
 
-fn check_date(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), BadTlsFile> {
+fn check_date(file: TlsFile<'_>, certificate: &CertificateDer<'_>) -> Result<(), BadTlsFile> {
     let parsed = CertificateInner::<Raw>::from_der(certificate)
-        .map_err(|_| no_certificate(path, "certificate"))?;
+        .map_err(|_| no_certificate(file, "certificate"))?;
     let validity = parsed.tbs_certificate().validity();
     let (from, until) = (validity.not_before, validity.not_after);
     let now = SystemTime::now();
@@ -232,7 +241,7 @@ fn check_date(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), BadTl
         return Ok(());
     }
     Err(BadTlsFile::Date {
-        path: path.to_owned(),
+        file: file.to_string(),
         from: from.to_string(),
         until: until.to_string(),
         now: DateTime::from_system_time(now)

@@ -117,6 +117,13 @@ fn settings(info: WorkerInfo, kept: Vec<Partial>) -> Settings {
     }
 }
 
+/// Returns the engine of a worker that has passed its first self-test.
+fn tested_engine(settings: Settings, now: Instant) -> WorkerEngine {
+    let mut engine = WorkerEngine::new(settings, now);
+    engine.handle_self_test_passed();
+    engine
+}
+
 impl Worker {
     pub(super) fn new(id: u128, liar: Option<u64>, environment: &mut Environment) -> Self {
         let rng = &mut environment.rng;
@@ -141,7 +148,7 @@ impl Worker {
             machine: u64::try_from(id).unwrap_or(0),
         };
         Self {
-            engine: WorkerEngine::new(settings(info.clone(), Vec::new()), *ORIGIN),
+            engine: tested_engine(settings(info.clone(), Vec::new()), *ORIGIN),
             info,
             incarnation: 0,
             up: true,
@@ -214,7 +221,7 @@ impl Worker {
         self.info.session = SessionId(session);
         let kept = self.spool.values().copied().collect();
         let settings = settings(self.info.clone(), kept);
-        self.engine = WorkerEngine::new(settings, self.clock(now));
+        self.engine = tested_engine(settings, self.clock(now));
         self.engine.handle_pause(self.paused.map(str::to_owned), self.clock(now));
     }
 

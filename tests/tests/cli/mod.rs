@@ -54,10 +54,10 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_give() {
         let code = parts.next().and_then(|code| code.parse().ok()).expect("an exit code");
         let end = Process::run(command.current_dir(dir.path()));
         let end = end.refused(code, &parts.collect::<Vec<_>>());
-        // Progress lines, which end in " …", may come first.
-        let first = end.stderr.lines().find(|line| !line.ends_with(" …"));
+        // Progress lines, which end in "…", may come first.
+        let first = end.stderr.lines().find(|line| !line.ends_with('…'));
         let is_first = first.is_some_and(|line| line.starts_with("error: "));
-        assert!(program != "worker" || is_first, "{end:#?}");
+        assert!(is_first || code == 1 && program != "worker", "{end:#?}");
         // Advice that is wrong for a directory that is only read.
         let wrong = ["start again", "new directory"].map(|advice| end.stderr.contains(advice));
         assert!(!typed.contains("verify") || wrong == [false; 2], "{end:#?}");
@@ -93,6 +93,27 @@ fn a_taken_port_is_refused_and_nothing_is_written() {
         assert_eq!(lines.count(), 1, "{end:#?}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_missing_dashboard_is_explained_to_operators() {
+    // Fails if another program has the default port, which serves as well.
+    let _taken = TcpListener::bind("127.0.0.1:7172");
+    let dir = tempfile::tempdir().unwrap();
+    for (http, reason) in [(&[][..], "is in use by another program"), (&["--no-http"], "--no-http")]
+    {
+        let arguments = [&["--listen", "127.0.0.1:0"], http].concat();
+        let mut command = process::coordinator(&arguments);
+        let coordinator = Process::start(command.current_dir(&dir));
+        if http.is_empty() {
+            coordinator
+                .stderr_line(" WARN no dashboard: 127.0.0.1:7172 is in use by another program");
+        }
+        coordinator.stderr_line("listening on");
+        let mut dashboard = process::queensctl(&["dashboard"]);
+        Process::run(dashboard.current_dir(&dir)).refused(1, &["has no dashboard", reason]);
+        drop(coordinator.kill());
+    }
 }
 
 #[test]
@@ -186,7 +207,7 @@ fn queensctl_shows_and_controls_runs() {
         ("workers", &["NAME"]),
         ("pause RUN", &[run, "paused"]),
         ("resume RUN", &[run, "running"]),
-        ("retry RUN", &[run, "running"]),
+        ("retry RUN", &[run, "running", "no task was parked"]),
         ("submit --n 8 --priority -2 --key nightly", &["N = 8", "priority -2"]),
         ("submit --n 8 --priority -2 --key nightly", &["N = 8", "priority -2"]),
         ("submit --n 18 --new-run", &["N = 18"]),
@@ -194,8 +215,11 @@ fn queensctl_shows_and_controls_runs() {
     ] {
         queensctl(arguments).ok().prints(parts);
     }
+    let submitted = queensctl("submit --n 19 --method rows").ok();
+    let estimate = ["N = 19, method rows: ", " core-", " of disk; ", " connected"];
+    submitted.logs(&estimate);
     for (arguments, code, parts) in [
-        ("wait RUN --max-wait 1s", 1, &[run, "not finished", "--max-wait"][..]),
+        ("wait RUN --max-wait 1s", 124, &[run, "not finished", "--max-wait"][..]),
         ("pause 00000000deadbeef", 1, &["00000000deadbeef"]),
         ("submit --n 18", 1, &["N = 18", "method frames", "running", "--new-run"]),
         ("submit --n 10 --key nightly", 1, &["'nightly'"]),
@@ -363,6 +387,23 @@ fn the_first_command_of_the_readme_prints_a_verified_result() {
         "N = 16: 14,772,512 solutions (1,846,955 fundamental), matches the published count";
     assert_eq!(counted, expected);
     end.prints(&["verified: ", " checks passed (", ", not rechecked: one machine · ", " counting"]);
+    // As the README has it: without an address to listen on.
+    let plain = |more: &[&str]| {
+        let arguments = [&arguments[..], more].concat();
+        Process::run(process::coordinator(&arguments).current_dir(dir.path())).ok()
+    };
+    let end = plain(&["--new-run"]);
+    let lines = |stderr: &str| stderr.lines().map(str::to_owned).collect::<Vec<_>>();
+    let [run, what, by] = &lines(&end.stderr)[..] else {
+        panic!("the run and what counts it take three lines: {end:#?}");
+    };
+    assert!(run.starts_with("run ") && what.contains("N = 16, method "), "{end:#?}");
+    assert!(by.contains("kernel ") && by.contains(" thread"), "{end:#?}");
+    let again = plain(&[]);
+    assert_eq!(again.stdout.lines().next(), Some(expected));
+    let quiet = plain(&["--new-run", "--quiet"]);
+    assert_eq!((quiet.stdout.lines().count(), &*quiet.stderr), (2, ""), "{quiet:#?}");
+    again.logs(&["complete already; --new-run counts it again"]);
     // With --verbose the coordinator prints every check too, in at most 80 columns.
     let end = coordinator_in(dir.path(), &[&arguments[..], &["--verbose"]].concat()).ok();
     for line in end.stdout.lines().skip(2) {

@@ -217,6 +217,8 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     let worker = "worker-7".to_owned();
     let trusted = runs.trust(v1::TrustRequest { worker }).await?.into_inner();
     assert!(trusted.worker.contains("worker-7"), "{}", trusted.worker);
+    let again = runs.trust(v1::TrustRequest { worker: "worker-7".to_owned() }).await.unwrap_err();
+    assert!(again.message().contains("is not barred: there is nothing to readmit"), "{again}");
     let reply = liar.call(Vec::new(), 10.0).await?;
     assert!(!reply.reason.contains("barred"), "{}", reply.reason);
     service.stop().await

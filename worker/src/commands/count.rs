@@ -55,7 +55,11 @@ fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
         eprint_info(&reason);
     }
     if crews.number() < budget.threads.non_zero().get() {
-        eprint_info(&format!("{} threads, {}: {crews}", budget.threads, budget.memory));
+        eprint_info(&format!(
+            "{}, {}: {crews}",
+            plural(budget.threads.get(), "thread"),
+            budget.memory
+        ));
     }
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut random_below = |below| random.random_range(0..below);
@@ -160,9 +164,8 @@ fn text_report(config: &CountConfig, counted: &Counted, published: Option<u128>)
         None => "\nno published count".to_owned(),
     });
     if *complete && !is_whole {
-        let costs = plan.task_costs().map(|cost| cost as f64).sum::<f64>();
-        let whole = seconds * costs / config.cost().max(1) as f64;
-        text.push_str(&format!("\nexpected time for the whole board here: {}", span(whole)));
+        let n = plan.spec().board;
+        text.push_str(&format!("\ntime for the whole board here: see `worker estimate --n {n}`"));
     }
     text
 }

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU32, process::ExitCode};
 use cli::{exit::Exit, memory::MemorySize, terminal::eprint_line};
 use common::{
     crew_layout::PlanNeeds,
-    forecast::{RECHECK_FRACTION, Range, disk_bytes},
+    forecast::{RECHECK_FRACTION, Range, core_seconds, disk_bytes},
     plan::{BadSpec, Plan, PlanSpec},
     sample::CONFIDENCE,
     text::plural,
@@ -111,9 +111,7 @@ impl Report {
     fn new(arguments: &Estimate, plan: &Plan, budget: &ComputeBudget, measured: &Measured) -> Self {
         let (spec, fit) = (plan.spec(), &measured.fit);
         let threads = budget.threads.get();
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let predicted = plan.task_costs().map(|cost| cost as f64 / 1e6).sum::<f64>();
-        let core_seconds = fit.ratio().scaled(predicted);
+        let core_seconds = measured.ratio().scaled(core_seconds(plan));
         let with_rechecks = core_seconds.scaled(1.0 + RECHECK_FRACTION);
         let cores = arguments.cores.map_or(threads, NonZeroU32::get);
         let machine_hours = with_rechecks.scaled(1.0 / 3600.0 / f64::from(threads));
@@ -138,7 +136,7 @@ impl Report {
             disk_bytes: disk_bytes(plan.tasks()),
             watts: arguments.watts,
             energy_kwh: arguments.watts.map(|watts| machine_hours.scaled(watts / 1000.0)),
-            speed: fit.ratio().recip_scaled(1.0),
+            speed: measured.ratio().recip_scaled(1.0),
             confidence: CONFIDENCE,
             model: Model {
                 tasks: fit.tasks(),

@@ -12,7 +12,7 @@ use cli::{
     environment::{self, FlagDependency},
     memory::MemorySize,
     terminal::{LogFormat, TerminalOptions},
-    threads::Threads,
+    threads::{Threads, at_least_one},
 };
 use common::{
     board,
@@ -156,7 +156,7 @@ pub(crate) struct Resources {
     pub(crate) memory: Option<MemorySize>,
     /// Number of crews (groups of threads that share one task and its memory) [default: as many as the
     /// memory allows].
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_hyphen_values = true, value_parser = at_least_one::<NonZeroU16>)]
     pub(crate) crews: Option<NonZeroU16>,
     /// Instruction set: auto, scalar, avx2, avx512 or neon.
     #[arg(long, value_parser = kernel, default_value = "auto")]
@@ -222,7 +222,7 @@ pub(crate) struct Estimate {
     #[command(flatten)]
     pub(crate) board: Board,
     /// Number of cores of the run, each like one of this machine [default: --threads].
-    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    #[arg(long, value_name = "K", allow_hyphen_values = true, value_parser = at_least_one::<NonZeroU32>)]
     pub(crate) cores: Option<NonZeroU32>,
     /// Time limit of the measurement; small boards need less.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]

@@ -23,7 +23,7 @@ pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCod
         Ok(config) => config,
         Err(error) => return fail(Exit::Usage, error),
     };
-    start_log(arguments.log_format, terminal);
+    start_log(arguments.log_format, terminal, None);
     if arguments.idle_priority {
         // Threads that start later inherit the priority.
         for refused in priority::lower_session() {

@@ -21,7 +21,7 @@ mod outbox;
 mod tests;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -30,7 +30,7 @@ use common::{
     count::SetupError,
     limits,
     plan::{Plan, PlanSpec},
-    run::{LeaseKey, Partial},
+    run::{LeaseKey, Partial, RunId},
     sync::{
         Acknowledgement, Grant, HeldLease, Revocation, SyncReply, SyncRequest, Verdict, WorkerInfo,
     },
@@ -303,9 +303,7 @@ impl WorkerEngine {
             self.acknowledged(acknowledgement, now);
         }
         self.self_tests.answered(reply.self_test_stored);
-        for revocation in &reply.revoked {
-            self.revoked(revocation);
-        }
+        self.revoked(&reply.revoked);
         self.all_runs_finished = reply.all_runs_finished;
         let starved = requested > 0.0 && reply.grants.is_empty();
         if starved {
@@ -480,7 +478,10 @@ impl WorkerEngine {
         let is_refusing = self.grants.refusing_until(now).is_some();
         // The cost of waiting grants is unknown.
         let waits = self.grants.len() > 0;
-        self.drain.is_none() && self.paused.is_none() && !is_full && !waits && !is_refusing
+        // A run's counting time must not include the first self-tests.
+        let is_tested = self.self_tests.passed > 0;
+        let is_stopped = self.drain.is_some() || self.paused.is_some();
+        is_tested && !is_stopped && !is_full && !waits && !is_refusing
     }
 
     /// Creates a request with the whole inventory.
@@ -576,16 +577,23 @@ impl WorkerEngine {
         }
     }
 
-    /// Stops revoked work.
-    fn revoked(&mut self, revocation: &Revocation) {
-        let lease = revocation.lease;
-        let was_held = self.leases.remove(lease).is_some();
-        if was_held {
-            self.commands.push_back(PoolCommand::Stop(lease));
+    /// Stops revoked work, and logs one line per run and reason.
+    fn revoked(&mut self, revocations: &[Revocation]) {
+        let mut stopped: BTreeMap<(RunId, &str), u64> = BTreeMap::new();
+        for Revocation { lease, reason } in revocations {
+            let lease = *lease;
+            let was_held = self.leases.remove(lease).is_some();
+            if was_held {
+                self.commands.push_back(PoolCommand::Stop(lease));
+            }
+            if was_held || self.grants.remove(lease) {
+                tracing::debug!("{lease} was revoked: {reason}");
+                *stopped.entry((lease.task.run, reason)).or_default() += 1;
+            }
         }
-        if was_held || self.grants.remove(lease) {
-            tracing::info!("{lease} was revoked: {}", revocation.reason);
-            self.summary.revoked += 1;
+        for ((run, reason), number) in stopped {
+            tracing::info!("run {run}: {} revoked: {reason}", plural(number, "task"));
+            self.summary.revoked += number;
         }
     }
 

@@ -35,11 +35,12 @@ pub enum StopError {
     #[error("no worker runs with a spool in {}: give the --spool of a running worker", .0.display())]
     None(PathBuf),
     #[error(
-        "no worker runs with a spool below {}: run this where the worker was started, or give its \
+        "no worker{} runs with a spool below {}: run this where the worker was started, or give its \
          --spool, which the first line of its log shows",
-        .0.display()
+        .name.as_ref().map_or_else(String::new, |name| format!(" called '{name}' (--name)")),
+        .base.display()
     )]
-    NoneBelow(PathBuf),
+    NoneBelow { name: Option<String>, base: PathBuf },
     #[error(
         "the worker with spool {} was asked to stop and still runs after {} s: its --drain-limit may be \
          longer",
@@ -59,7 +60,9 @@ pub async fn stop(spool: Option<PathBuf>, name: Option<&str>) -> Result<Vec<Path
     let base = super::default_base();
     let not_running = match &spool {
         Some(directory) => StopError::None(directory.clone()),
-        None => StopError::NoneBelow(super::absolute(&base)),
+        None => {
+            StopError::NoneBelow { name: name.map(str::to_owned), base: super::absolute(&base) }
+        }
     };
     let owned = spool.as_ref().unwrap_or(&base);
     if owned.exists() {

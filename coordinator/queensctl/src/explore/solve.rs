@@ -11,7 +11,7 @@ use textbook::{
     boards::{Solution, Style},
     local_search::{Figure, is_solvable, linear, sweeps},
 };
-use view::text::{eprint_line, eprint_wrapped, thousands};
+use view::text::{eprint_line, eprint_wrapped, plural};
 
 use super::{
     super::output::{print, print_prose},
@@ -83,8 +83,8 @@ pub(super) fn solve(options: &SolveOptions) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let (solution, work) = search(options.method, n, seed)?;
     eprint_wrapped(&format!(
-        "{} queens placed and checked in {:.3} s: {work}; seed {seed}",
-        thousands(n.into()),
+        "{} placed and checked in {:.3} s: {work}; seed {seed}",
+        plural(n, "queen"),
         start.elapsed().as_secs_f64(),
     ));
     if options.drawings.are_wanted() {
@@ -104,11 +104,10 @@ fn search(method: Search, n: u32, seed: u64) -> anyhow::Result<(Solution, String
                 bail!("N = {n}: no solution exists");
             };
             let work = format!(
-                "{} columns sampled, {} pairs tried, {} start{}",
-                thousands(placed.samples.into()),
-                thousands(placed.pairs.into()),
-                placed.starts,
-                if placed.starts == 1 { "" } else { "s" },
+                "{} sampled, {} tried, {}",
+                plural(placed.samples, "column"),
+                plural(placed.pairs, "pair"),
+                plural(placed.starts, "start"),
             );
             return Ok((placed.solution, work));
         }
@@ -116,7 +115,7 @@ fn search(method: Search, n: u32, seed: u64) -> anyhow::Result<(Solution, String
         Search::FigureTwo => Figure::Two,
     };
     let swept = sweeps(n, figure, false, MAX_PERMUTATIONS, &mut random);
-    let work = format!("{} sweeps", thousands(swept.tries.into()));
+    let work = plural(swept.tries, "sweep");
     match swept.solution() {
         Some(solution) => Ok((solution, work)),
         None => bail!("nothing found in {work}; try another --seed or --method linear"),

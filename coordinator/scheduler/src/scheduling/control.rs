@@ -127,6 +127,11 @@ impl Scheduler {
         }
     }
 
+    /// Returns whether a worker or its token is barred.
+    pub fn is_barred(&self, worker: WorkerId) -> bool {
+        self.workers.is_known_barred(worker)
+    }
+
     /// Readmits a worker and its token after a repair.
     pub fn readmit(&mut self, worker: WorkerId) {
         let worker = self.workers.pinned(worker);

@@ -262,6 +262,11 @@ impl Workers {
         self.barred.contains(&worker) || self.barred_tokens.contains(&self[worker].token)
     }
 
+    /// Returns whether the worker of an identity, or its token, is barred.
+    pub(super) fn is_known_barred(&self, id: WorkerId) -> bool {
+        self.by_id.get(&id).is_some_and(|&worker| self.is_barred(worker))
+    }
+
     /// Returns the number of barred machines with this worker's token.
     pub(super) fn barred_of_token(&self, worker: WorkerIx) -> usize {
         let token = &self[worker].token;
