@@ -1,8 +1,10 @@
 //! A coordinator with many workers, each with its own connection on loopback.
-//! `cargo run --release -p tests --example many_workers -- [--tls] [WORKERS] [SECONDS] [RESULTS]`
+//! `cargo run --release -p tests --example many_workers -- [--tls] [--void] [WORKERS] [SECONDS] [RESULTS]`
 //!
 //! The workers submit a million results; then the coordinator is killed, and the time until it serves again is
 //! measured. With `--tls` every worker has TLS and a token; without it the coordinator is `--insecure`.
+//! All results are wrong: with `--void` the referee of the restarted coordinator bars the workers one by one, which
+//! voids their counts, and memory is measured.
 //!
 //! `cargo run --release -p tests --example many_workers -- --attack [WORKERS] [SECONDS] [SILENT] [GARBAGE]`
 //!
@@ -32,7 +34,8 @@ use rand::RngExt as _;
 use tests::{
     cluster::Cluster,
     load::{
-        argument, arguments_of, call_regularly, core_seconds, has_option, plan_of, print_memory,
+        argument, arguments_of, call_regularly, core_seconds, has_option, memory_bytes, plan_of,
+        print_memory,
     },
     process::Process,
     service::{HandWorker, find_join},
@@ -79,7 +82,7 @@ async fn main() -> anyhow::Result<()> {
     let open = if tls { &[][..] } else { &["--insecure"] };
     let cluster = Cluster::new(&[&run, &http, open].concat());
 
-    let process = cluster.start(&[]);
+    let process = cluster.start(&["--referee", "off"]);
     if pages.is_some() {
         let at = process.stderr_line("dashboard at ");
         println!("{}, process {}", at.trim(), process.id());
@@ -105,6 +108,26 @@ async fn main() -> anyhow::Result<()> {
     let status = status(&operator).await?;
     println!("  {} of {} tasks done", status.tasks_done, status.tasks_total);
     print_memory(&process);
+    if has_option("--void") {
+        void_all(&operator, &process).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the referee has barred all workers.
+async fn void_all(coordinator: &CoordinatorEndpoint, process: &Process) -> anyhow::Result<()> {
+    let mut done = status(coordinator).await?.tasks_done;
+    while done > 1_000 {
+        sleep(Duration::from_millis(250)).await;
+        let remaining = status(coordinator).await?.tasks_done;
+        if done - remaining.min(done) > 1_000 {
+            println!("{} counts are void", done - remaining);
+            print_memory(process);
+        }
+        done = remaining;
+    }
+    let peak = memory_bytes(process.id(), "VmHWM:").unwrap_or_default();
+    println!("  at most {} MB", peak / 1_000_000);
     Ok(())
 }
 

@@ -47,6 +47,9 @@ use self::{notes::Notes, outcome::Symmetric, request::Request};
 
 const GROUP_RECORDS: usize = 128;
 
+/// Maximum number of changes that the store gets at once.
+const STORED_AT_ONCE: usize = 10_000;
+
 /// Maximum time for which a group is collected.
 const GROUP_MS: u64 = 5;
 
@@ -280,8 +283,9 @@ impl Driver {
     fn commit(&mut self) -> Result<(), DriverError> {
         loop {
             self.collect_changes();
-            if !self.changes.is_empty() {
-                self.store.apply(&self.changes)?;
+            // Voiding the counts of a machine makes millions of changes at once, and the store copies them.
+            for part in self.changes.chunks(STORED_AT_ONCE) {
+                self.store.apply(part)?;
             }
             let durable = std::mem::take(&mut self.changes);
             self.note_changes(&durable);

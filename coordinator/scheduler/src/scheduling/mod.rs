@@ -83,6 +83,9 @@ type LeaseIx = (RunIx, TaskIx);
 /// Interval at which a run that waits for rechecks or recounts is checked.
 const ENDING_INTERVAL_MS: Ticks = 1_000;
 
+/// Maximum length of the emptied queue of changes for which memory is kept.
+const KEPT_CHANGES: usize = 10_000;
+
 /// All runs of one coordinator.
 #[derive(Debug)]
 pub struct Scheduler {
@@ -315,7 +318,12 @@ impl Scheduler {
 
     /// Returns the next change to store, in order.
     pub fn poll_change(&mut self) -> Option<Change> {
-        self.changes.pop_front()
+        let change = self.changes.pop_front();
+        if self.changes.is_empty() {
+            // Voiding the counts of a machine may have queued millions.
+            self.changes.shrink_to(KEPT_CHANGES);
+        }
+        change
     }
 
     /// Returns the next run that is done or ended disputed, for [`Self::conclude`].
