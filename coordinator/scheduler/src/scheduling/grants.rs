@@ -4,12 +4,14 @@ use std::ops::Bound;
 
 use common::{
     count::Orientation,
-    sync::{Grant, SyncReply, SyncRequest},
+    limits,
+    sync::{Grant, Revocation, SyncReply, SyncRequest},
 };
 
 use super::{
     RunIx, Scheduler, TaskIx, WorkerIx,
     clock::Ticks,
+    leases::LeaseEnd,
     run::{self, SingleHolders},
     task_table::Stage,
     worker::Purpose,
@@ -68,11 +70,14 @@ impl Scheduler {
     pub(super) fn grant(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
         let barred = self.workers.is_barred(worker);
         let stops = request.draining || self.workers.get(worker).drain_requested;
-        let wants = request.seconds_wanted > 0.0 && !stops && !barred && !self.is_held_back(worker);
-        if !wants {
+        if stops || barred || self.is_held_back(worker) {
             return;
         }
-        let mut budget = self.budget(worker, request.seconds_wanted, reply);
+        let seconds_wanted = request.seconds_wanted + self.yield_to_higher(worker, reply);
+        if seconds_wanted.is_nan() || seconds_wanted <= 0.0 {
+            return;
+        }
+        let mut budget = self.budget(worker, seconds_wanted, reply);
         if self.is_on_probation(worker) {
             budget.tasks_at_most = budget.tasks_at_most.min(1);
         }
@@ -82,6 +87,12 @@ impl Scheduler {
                 continue;
             }
             let mut within = self.share(run, worker, budget);
+            if self.pending_before(run, worker).is_some() {
+                // They would be revoked in the worker's next call.
+                let known = self.workers.get(worker);
+                let idle = (known.info.threads as usize).saturating_sub(known.leases.len());
+                within.tasks_at_most = within.tasks_at_most.min(idle);
+            }
             while !within.is_spent() {
                 let Some(choice) = self.choose(run, worker) else {
                     break;
@@ -95,6 +106,48 @@ impl Scheduler {
         if reply.grants.is_empty() {
             self.grant_copies(worker, budget, reply);
         }
+    }
+
+    /// Revokes the leases that a worker has not started and whose runs have a lower priority than one that has
+    /// tasks for it. Returns the time of the worker for them, for which it gets other work.
+    fn yield_to_higher(&mut self, worker: WorkerIx, reply: &mut SyncReply) -> f64 {
+        let lowest =
+            self.workers.get(worker).runs().min_by_key(|&run| self.runs[run].manifest.priority);
+        let Some(higher) = lowest.and_then(|lowest| self.pending_before(lowest, worker)) else {
+            return 0.0;
+        };
+        let priority = self.runs[higher].manifest.priority;
+        let is_lower = |run: RunIx| self.runs[run].manifest.priority < priority;
+        let waiting = self.leases_of(worker).filter(|&((run, _), lease)| {
+            is_lower(run) && !lease.started && lease.purpose == Purpose::Count
+        });
+        let reason =
+            format!("run {} has a higher priority", self.runs[higher].manifest.run.short());
+        let size = |reason: &str| limits::REVOCATION_FRAME_BYTES + reason.len();
+        let used: usize = reply.revoked.iter().map(|gone| size(&gone.reason)).sum();
+        let room = limits::REVOCATION_BYTES.saturating_sub(used) / size(&reason);
+        let waiting: Vec<_> = waiting.map(|(key, _)| key).take(room).collect();
+        let mut cost = 0;
+        for key in waiting {
+            let lease = self.grant_of(key, worker).lease;
+            reply.grants.retain(|again| again.lease != lease);
+            reply.revoked.push(Revocation { lease, reason: reason.clone() });
+            self.end_lease(worker, key, LeaseEnd::Released);
+            cost += self.runs[key.0].cost(key.1);
+        }
+        let known = self.workers.get(worker);
+        let assumed = REFERENCE_SPEED * f64::from(known.info.threads.max(1));
+        cost as f64 / known.cost_per_second().unwrap_or(assumed)
+    }
+
+    /// Returns the first run of a higher priority that has pending tasks for a worker.
+    fn pending_before(&self, run: RunIx, worker: WorkerIx) -> Option<RunIx> {
+        let (priority, now) = (self.runs[run].manifest.priority, self.clock.ticks());
+        let higher = self.order.iter().copied();
+        let mut higher = higher.take_while(|&of| self.runs[of].manifest.priority > priority);
+        higher.find(|&of| {
+            self.runs[of].tasks().number(Stage::Pending) > 0 && self.serves(of, worker, now)
+        })
     }
 
     /// Returns whether tasks of `run` are granted to `worker` at present.

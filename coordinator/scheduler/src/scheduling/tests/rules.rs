@@ -5,7 +5,7 @@ use common::{
     limits,
     plan::PlanSpec,
     run::{Epoch, LeaseKey, TaskRef},
-    sync::{Grant, Verdict},
+    sync::{Grant, HeldLease, Verdict},
 };
 
 use super::{
@@ -83,6 +83,35 @@ fn runs_are_served_by_priority_then_by_preference_then_by_age() {
     }
     order.dedup();
     assert_eq!(order, expected);
+}
+
+#[test]
+fn a_run_of_higher_priority_takes_the_place_of_tasks_that_no_thread_has_started() {
+    let mut bench = Bench::after(&["many"], &["1 set wants=0.004", "1 sync"]);
+    let (begun, waiting) = bench.workers[&1].held.split_first().unwrap();
+    let (begun, waiting) = (*begun, waiting.to_vec());
+    assert!(!waiting.is_empty());
+    add(&mut bench, OTHER, 5, 10);
+    let held = |grant: &Grant| HeldLease {
+        lease: grant.lease,
+        cost_done: 0,
+        started: grant.lease == begun.lease,
+    };
+    // The worker's queue is full: it requests nothing.
+    let request = SyncRequest {
+        held: bench.workers[&1].held.iter().map(held).collect(),
+        seconds_wanted: 0.0,
+        ..bench.worker(1).request()
+    };
+    let reply = bench.call(1, &request);
+    let revoked: Vec<_> = reply.revoked.iter().map(|gone| gone.lease).collect();
+    assert_eq!(revoked, waiting.iter().map(|grant| grant.lease).collect::<Vec<_>>());
+    assert!(reply.revoked[0].reason.contains("higher priority"), "{:?}", reply.revoked[0]);
+    assert!(!reply.grants.is_empty(), "{reply:?}");
+    assert!(reply.grants.iter().all(|grant| grant.lease.task.run == OTHER), "{reply:?}");
+    // Nothing of a lower priority is left to revoke.
+    let again = SyncRequest { seconds_wanted: 0.0, ..bench.worker(1).request() };
+    assert_eq!(bench.call(1, &again).revoked, []);
 }
 
 #[test]
