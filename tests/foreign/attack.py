@@ -48,11 +48,20 @@ class Group:
     bit_errors: float = 0.0
     renames: bool = False
     impersonates: bool = False
+    # Names all its leases as started, forever, and delivers nothing.
+    holds: bool = False
+    # Starts all its leases and restarts without them.
+    parks: bool = False
+    # Submits counts of tasks that it never leased.
+    forges: bool = False
+    # Claims many threads and submits at once.
+    hurries: bool = False
     start_at: float = 0.0
 
     @property
     def honest(self):
-        return not (self.lie_rate or self.bit_errors)
+        bad = (self.lie_rate, self.bit_errors, self.holds, self.parks, self.forges, self.hurries)
+        return not any(bad)
 
 
 def honest(size, token="good"):
@@ -83,6 +92,14 @@ SCENARIOS = {
     "2 late starters 50 % + 2 honest, 2 tokens": [
         honest(2),
         liars(0.5, size=2, cores=2, start_at=0.5),
+    ],
+    "2 holders + 2 honest, 2 tokens": [honest(2), Group("evil", 2, holds=True)],
+    "5 parkers + 2 honest, 2 tokens": [honest(2), Group("evil", 5, parks=True)],
+    "counts that were never leased + 2 honest, 2 tokens": [honest(2), Group("evil", forges=True)],
+    "claimed speed 100 % + a token that confirms it + 2 honest": [
+        honest(2),
+        liars(1.0, size=2, hurries=True),
+        liars(1.0, "evil-2", size=2, hurries=True),
     ],
     "bit errors 0.1 %, 3 machines": [Group("good", 3, 3.0, bit_errors=0.001)],
     "lab of 20, 3 bad at 50 %, 1 other token": [
@@ -136,7 +153,7 @@ class Client(threading.Thread):
             name=f"{self.name_of}-{self.names}",
             version="foreign",
             kernel=types_pb2.KERNEL_AVX2,
-            threads=1,
+            threads=4096 if self.group.hurries else 1,
             memory_bytes_per_thread=1 << 30,
             machine=self.machine,
         )
@@ -151,8 +168,33 @@ class Client(threading.Thread):
             return exact ^ (8 << self.rng.randrange(12))
         return exact
 
+    def held(self):
+        return [queue_pb2.HeldLease(lease=lease, started=True) for lease in self.leases]
+
+    def forged(self):
+        """Counts of random tasks, with leases that another run of the program might have made."""
+        partials = []
+        for lease in self.leases[:1]:
+            for task in self.rng.sample(sorted(self.attack.exact.counts), 20):
+                forged = types_pb2.LeaseKey(
+                    task=types_pb2.TaskRef(run=lease.task.run, plan_hash=lease.task.plan_hash, task=task),
+                    epoch=1 + self.rng.randrange(3),
+                    granted_unix_ms=lease.granted_unix_ms,
+                    proof=self.rng.randbytes(16),
+                )
+                partials.append(
+                    queue_pb2.Partial(
+                        lease=forged,
+                        count=self.attack.exact.counts[task] + 8,
+                        kernel=types_pb2.KERNEL_AVX2,
+                        orientation=types_pb2.ORIENTATION_UPRIGHT,
+                        duration_us=1,
+                    )
+                )
+        return partials
+
     def run(self):
-        attack, partials = self.attack, []
+        attack, partials, self.leases = self.attack, [], []
         metadata = [("authorization", f"Bearer {attack.tokens[self.group.token]}")]
         while not attack.over.is_set():
             if attack.done < self.group.start_at:
@@ -161,8 +203,9 @@ class Client(threading.Thread):
             request = queue_pb2.SyncRequest(
                 protocol=1,
                 worker=self.info,
-                partials=partials,
-                seconds_wanted=0.2,
+                held=self.held(),
+                partials=self.forged() if self.group.forges else partials,
+                seconds_wanted=30.0 if self.group.holds or self.group.parks or self.group.hurries else 0.2,
                 secret=self.secret,
             )
             try:
@@ -179,6 +222,15 @@ class Client(threading.Thread):
             if self.group.renames and "gets no more work" in reply.reason:
                 self.take_identity()
             partials, seconds = [], 0.0
+            if self.group.holds or self.group.parks or self.group.forges:
+                revoked = {gone.lease.proof for gone in reply.revoked}
+                self.leases = [lease for lease in self.leases if lease.proof not in revoked]
+                if self.group.parks and self.leases:
+                    self.leases, self.info.session = [], self.rng.getrandbits(63)
+                else:
+                    self.leases += [grant.lease for grant in reply.grants]
+                attack.over.wait(0.1)
+                continue
             for grant in reply.grants:
                 task = grant.lease.task.task
                 took = attack.exact.seconds[task]
@@ -189,9 +241,12 @@ class Client(threading.Thread):
                         count=self.count(task),
                         kernel=types_pb2.KERNEL_AVX2,
                         orientation=grant.orientation,
-                        duration_us=int(took * 1e6 * attack.slow),
+                        duration_us=1 if self.group.hurries else int(took * 1e6 * attack.slow),
                     )
                 )
+            if self.group.hurries:
+                attack.over.wait(0.02)
+                continue
             self.worked += seconds
             share = self.group.cores / self.group.size
             attack.over.wait(seconds * attack.slow / share or min(reply.next_sync_ms / 1e3, 0.1))

@@ -174,7 +174,8 @@ impl Scheduler {
         };
         match lease.purpose {
             Purpose::Count => self.end_attempt(worker, key, lease.epoch, end),
-            Purpose::Recheck => drop(self.runs[run].add_recheck(task, self.clock.ticks())),
+            // The wait goes on: a recheck that is leased again and again becomes the referee's.
+            Purpose::Recheck => drop(self.runs[run].add_recheck(task, lease.queued)),
             // If the task is still disputed, another referee may take it.
             Purpose::Recount => {}
         }
@@ -331,9 +332,9 @@ impl Scheduler {
                 (lease.orientation, lease.is_proven) = (orientation, true);
                 // Neither a restart nor the loss of sled makes a lease younger.
                 lease.granted_unix_ms = granted_unix_ms;
-                let granted = now.saturating_sub(age_ms);
-                lease.fresh_until -= lease.granted - granted;
-                lease.granted = granted;
+                let fresh_ms = lease.fresh_until - lease.granted;
+                lease.granted = lease.granted.min(now.saturating_sub(age_ms));
+                lease.fresh_until = lease.granted + fresh_ms;
             }
         });
         Ok(())

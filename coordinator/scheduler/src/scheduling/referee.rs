@@ -26,7 +26,7 @@ use super::{
     rechecks::RECHECK_WAIT_MS,
     run,
     task_table::{Done, Stage, WorkerCount},
-    worker::{Purpose, Speed},
+    worker::{Lease, Purpose, Speed},
 };
 use crate::ledger::{AnyCount, Confirmation, EntryKind, Recheck, Record, RunState, Trust};
 
@@ -317,8 +317,18 @@ impl Scheduler {
     }
 
     /// Returns whether the coordinator's referee is counting a task, or a worker with a fresh lease.
+    ///
+    /// A fresh lease of a recheck does not count once the recheck has waited longer than the lease is fresh:
+    /// others may have held it before.
     fn is_being_delivered(&self, run: RunIx, task: TaskIx) -> bool {
-        self.runs[run].recounting.contains_key(&task) || self.fresh_holders(run, task) > 0
+        let now = self.clock.ticks();
+        let delivers = |&(holder, ref lease): &(WorkerIx, Lease)| {
+            let patience_ms = RECHECK_WAIT_MS + (lease.fresh_until - lease.granted);
+            let is_stale = lease.purpose == Purpose::Recheck && now > lease.queued + patience_ms;
+            self.is_fresh(holder, lease) && !is_stale
+        };
+        self.runs[run].recounting.contains_key(&task)
+            || self.runs[run].leases_of(task).iter().any(delivers)
     }
 
     /// Returns whether a referee may recount a done task.

@@ -48,6 +48,8 @@ pub(super) struct Lease {
     pub(super) granted: Ticks,
     /// The same by the wall clock; 0 in a lease found on disk until its worker names it.
     pub(super) granted_unix_ms: u64,
+    /// Time from which the task waited for this recheck; 0 for other purposes.
+    pub(super) queued: Ticks,
     /// Time until which the worker may be expected to deliver; then the lease keeps nobody else from the task.
     pub(super) fresh_until: Ticks,
     /// Whether this process granted the lease: its time from grant to count is known.

@@ -111,7 +111,13 @@ impl Run {
     }
 
     /// Adds a lease, and moves its task to the stage that it requires.
-    pub(crate) fn add_lease(&mut self, task: TaskIx, worker: WorkerIx, lease: Lease, now: Ticks) {
+    pub(crate) fn add_lease(
+        &mut self,
+        task: TaskIx,
+        worker: WorkerIx,
+        mut lease: Lease,
+        now: Ticks,
+    ) {
         self.tasks.raise_epoch(task, lease.epoch);
         self.rate.begin(now);
         match lease.purpose {
@@ -124,7 +130,10 @@ impl Run {
             }
             Purpose::Recheck => {
                 let done = self.tasks.done(task).expect("rechecked tasks are done");
-                self.rechecks.remove(&(done.first.worker, task));
+                // A second holder's recheck has waited as long as the first's.
+                let held = self.leases_of(task).iter().map(|(_, lease)| lease.queued).min();
+                let queued = self.rechecks.remove(&(done.first.worker, task)).or(held);
+                lease.queued = queued.unwrap_or(now);
             }
             Purpose::Recount => {}
         }
