@@ -228,7 +228,7 @@ impl Scheduler {
     }
 
     /// Returns whether the coordinator itself can recount tasks of a run, once it is resumed.
-    fn can_count_itself(&self, run: RunIx) -> bool {
+    pub(super) fn can_count_itself(&self, run: RunIx) -> bool {
         let Referee { threads, memory_bytes, ref given_up, .. } = self.referee;
         let able = threads > 0 && !self.is_broken() && !given_up.contains(&run);
         able && self.runs[run].least_bytes() <= memory_bytes

@@ -6,10 +6,10 @@ use common::{
 };
 
 use super::{
-    LeaseIx, RunIx, Scheduler, WorkerIx,
+    LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
     leases::{BARRED, LeaseEnd, UNPROVEN},
     referee::OWN_REFEREE,
-    run,
+    run::{self, Run},
     task_table::{Done, Stage, WorkerCount},
     worker::Purpose,
 };
@@ -260,8 +260,34 @@ impl Scheduler {
         )
     }
 
+    /// Rechecks tasks of a run. A complete run keeps its result if a referee can contradict it; other finished runs
+    /// continue. Returns the new rechecks.
+    pub(super) fn recheck(
+        &mut self,
+        run: RunIx,
+        matches: impl Fn(&Run, TaskIx, &Done) -> bool,
+    ) -> Vec<TaskIx> {
+        let added = self.runs[run].add_rechecks(self.clock.ticks(), matches);
+        match self.runs[run].state() {
+            RunState::Complete if self.keeps_result(run) => {
+                self.runs[run].note_asked(added.len());
+            }
+            _ => self.reopen_if_finished(run, !added.is_empty()),
+        }
+        added
+    }
+
+    /// Returns whether only a referee's count takes a complete run's result away.
+    pub(super) fn keeps_result(&self, run: RunIx) -> bool {
+        let in_run = &self.runs[run];
+        in_run.state() == RunState::Complete
+            && (self.can_count_itself(run) || in_run.is_rechecking() && self.is_refereed(run))
+    }
+
     pub(super) fn reopen(&mut self, run: RunIx) {
         self.changes.push_back(self.runs[run].reopen());
+        // While its result stood, the counts of barred machines only waited for rechecks.
+        self.void_counts_of_barred(run, None);
     }
 
     pub(super) fn reopen_if_finished(&mut self, run: RunIx, condition: bool) {

@@ -114,12 +114,27 @@ impl Scheduler {
             if self.runs[run].state() == RunState::Cancelled {
                 continue;
             }
+            if self.keeps_result(run) {
+                let barred: BTreeSet<_> =
+                    self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
+                self.recheck(run, |_, _, done| {
+                    barred.contains(&done.first.worker) && done.confirmed < Confirmation::OtherToken
+                });
+                continue;
+            }
+            self.void_counts_of_barred(run, except);
+            self.announce_if_done(run);
+        }
+    }
+
+    /// Voids the counts of barred machines in a run, except those of one task.
+    pub(super) fn void_counts_of_barred(&mut self, run: RunIx, except: Option<LeaseIx>) {
+        if self.workers.has_barred() {
             for task in self.runs[run].all_tasks() {
                 if except != Some((run, task)) {
                     self.void_counts((run, task), None);
                 }
             }
-            self.announce_if_done(run);
         }
     }
 
@@ -296,12 +311,10 @@ impl Scheduler {
         }
         for run in 0..self.runs.len() {
             if self.runs[run].state() != RunState::Cancelled {
-                let now = self.clock.ticks();
-                let added = self.runs[run].add_rechecks(now, |_, _, done| {
+                self.recheck(run, |_, _, done| {
                     let is_unconfirmed = done.first.worker == worker && !done.confirmed.elsewhere();
                     is_unconfirmed && done.was_accepted_in(&window)
                 });
-                self.reopen_if_finished(run, !added.is_empty());
             }
         }
     }

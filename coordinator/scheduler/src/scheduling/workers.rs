@@ -257,6 +257,10 @@ impl Workers {
         })
     }
 
+    pub(super) fn has_barred(&self) -> bool {
+        !(self.barred.is_empty() && self.barred_tokens.is_empty())
+    }
+
     /// Returns whether a machine or its token is barred.
     pub(super) fn is_barred(&self, worker: WorkerIx) -> bool {
         self.barred.contains(&worker) || self.barred_tokens.contains(&self[worker].token)
