@@ -265,7 +265,7 @@ impl Symmetric {
 #[cfg(test)]
 mod tests {
     use common::method::Layout;
-    use scheduler::Millis;
+    use scheduler::{Millis, checks::Sample};
 
     use super::*;
     use crate::driver::new_manifest;
@@ -297,7 +297,11 @@ mod tests {
     fn a_total_is_verified_only_by_a_published_one_or_a_bound() {
         let unpublished = |recounts, outcome| Outcome {
             matches_published: None,
-            checks: checks::of_counts(&Evidence { tasks: 400, recounts, ..Evidence::default() }),
+            checks: checks::of_counts(&Evidence {
+                tasks: 400,
+                sample: Sample { recounts, ..Sample::default() },
+                ..Evidence::default()
+            }),
             ..outcome
         };
         assert!(outcome(12, 14_200).is_verified());

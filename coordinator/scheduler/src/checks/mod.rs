@@ -10,7 +10,7 @@ use common::{
 };
 
 pub use self::{
-    evidence::{CONFIDENCE, Evidence, max_wrong_counts},
+    evidence::{Evidence, Sample, at_most_wrong_if_size_is_fixed},
     self_tests::of_self_tests,
 };
 
@@ -64,7 +64,7 @@ pub fn of_counts(evidence: &Evidence) -> Vec<Check> {
 
 fn referee(evidence: &Evidence) -> Check {
     let name = "referee";
-    let Evidence { tasks, recounts, wrong, voided, .. } = *evidence;
+    let Evidence { tasks, sample, voided, .. } = *evidence;
     let Some(most) = evidence.at_most_wrong() else {
         let reason = "no task was recounted at random: nothing bounds how many counts are wrong";
         return check(name, CheckOutcome::NotApplicable, reason);
@@ -73,10 +73,14 @@ fn referee(evidence: &Evidence) -> Check {
         0 => String::new(),
         some => format!(" ({} void and counted again)", plural(some, "count")),
     };
+    let missing = match sample.missing {
+        0 => String::new(),
+        some => format!(", {} missing and taken as wrong", number(some)),
+    };
     let reason = format!(
-        "{}, {} wrong{again}; with 95 % confidence at most {} of {} are wrong, whoever colludes",
-        plural(recounts, "random recount"),
-        number(wrong),
+        "{}, {} wrong{again}{missing}; with 95 % confidence at most {} of {} are wrong, whoever colludes",
+        plural(sample.recounts, "random recount"),
+        number(sample.wrong),
         number(most),
         plural(tasks, "count"),
     );
@@ -195,22 +199,23 @@ mod tests {
         let evidence = Evidence {
             tasks: 20_000,
             levels: [19_100, 100, 200, 200, 400],
-            recounts: 400,
+            sample: Sample { recounts: 400, ..Sample::default() },
             ..Evidence::default()
         };
         let (outcome, text) = reason(&of_counts(&evidence), "referee");
-        let most = max_wrong_counts(20_000, 400, 0);
-        let expected =
-            format!("400 random recounts, 0 wrong; with 95 % confidence at most {most} of 20,000");
+        let expected = "400 random recounts, 0 wrong; with 95 % confidence at most 440 of 20,000";
         assert_eq!(outcome, CheckOutcome::Passed);
-        assert!(text.starts_with(&expected), "{text}");
-        let found = Evidence { wrong: 2, voided: 31, ..evidence.clone() };
+        assert!(text.starts_with(expected), "{text}");
+        let sample = Sample { recounts: 400, wrong: 2, missing: 1 };
+        let found = Evidence { sample, voided: 31, ..evidence.clone() };
         let (_, text) = reason(&of_counts(&found), "referee");
         assert!(
-            text.starts_with("400 random recounts, 2 wrong (31 counts void and counted"),
+            text.starts_with(
+                "400 random recounts, 2 wrong (31 counts void and counted again), 1 missing and taken as wrong;"
+            ),
             "{text}"
         );
-        let none = Evidence { recounts: 0, ..evidence.clone() };
+        let none = Evidence { sample: Sample::default(), ..evidence.clone() };
         assert_eq!(reason(&of_counts(&none), "referee").0, CheckOutcome::NotApplicable);
         // Counts of the referee are not wrong.
         let refereed = Evidence { levels: [0, 0, 0, 3, 19_997], ..evidence };

@@ -6,7 +6,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(pub u64);
 
-/// The default of [`Config::recounts`]: if none is wrong, at most 1 % of the counts are, with 95 % confidence.
+/// The default of [`Config::recounts`]: if none is wrong, at most 3 % of the counts are, with 95 % confidence.
 pub const DEFAULT_RECOUNTS: u64 = 300;
 
 /// Times that an operator sets, and limits of messages and tables.

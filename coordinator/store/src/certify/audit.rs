@@ -20,7 +20,7 @@ use common::{
     text::{plural, thousands},
 };
 use rand::{SeedableRng as _, rngs::StdRng, seq::index};
-use scheduler::checks::{Check, CheckOutcome, max_wrong_counts};
+use scheduler::checks::{Check, CheckOutcome, Sample, at_most_wrong_if_size_is_fixed};
 
 use crate::certify::{
     certificate::{BadCertificate, Certificate, Levels, Recounts},
@@ -179,9 +179,11 @@ fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
         let Recounts { random, wrong, .. } = *recounts;
         let possible = wrong <= random && random <= levels.referee;
         let open = counts - levels.referee;
-        possible.then(|| max_wrong_counts(counts, random, wrong).min(open))
+        let sample = Sample { recounts: random, wrong, missing: 0 };
+        possible.then(|| sample.at_most_wrong(counts).min(open))
     };
-    // The bound also includes counts that replaced voided ones, which the certificate does not state.
+    // The bound also includes tasks of the sample without a recount, and counts that replaced voided ones,
+    // which the certificate does not state.
     let follows =
         |recounts: &Recounts| bound(recounts).is_some_and(|least| least <= recounts.at_most_wrong);
     match &certificate.recounts {
@@ -266,7 +268,7 @@ fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
     let checked = match wrong.first() {
         None => Ok(format!(
             "{what}: all agree; with 95 % confidence at most {} of the other {} are wrong",
-            thousands(max_wrong_counts(all, again, 0).into()),
+            thousands(at_most_wrong_if_size_is_fixed(all, again).into()),
             thousands((all - again).into())
         )),
         Some((at, count)) => Err(format!(

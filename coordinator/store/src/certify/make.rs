@@ -73,8 +73,8 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
         checks: checks.collect(),
         confirmed: Levels::of(&leaves),
         recounts: report.evidence.at_most_wrong().map(|at_most_wrong| Recounts {
-            random: report.evidence.recounts,
-            wrong: report.evidence.wrong,
+            random: report.evidence.sample.recounts,
+            wrong: report.evidence.sample.wrong,
             at_most_wrong,
         }),
         workers: shares

@@ -488,7 +488,7 @@ impl World {
         sampler.set_key(disk.secret());
         let evidence = Evidence::of(&fold, |task| Some(sampler.rank(run, task)));
         self.outcome.bound = evidence.at_most_wrong();
-        self.outcome.recounts = evidence.recounts;
+        self.outcome.recounts = evidence.sample.recounts;
         self.outcome.disputed = evidence.disputed_number;
         let standing = standing_counts(&mut disk, run);
         let is_confirmed = |by: Confirmation| by >= Confirmation::OtherToken;
