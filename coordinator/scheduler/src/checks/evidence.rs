@@ -139,7 +139,7 @@ impl Sample {
     /// probability below 1/20 of its mean over all K, which is 1/(size + 1). For the true K that happens at
     /// any size of the sample in at most a twentieth of the runs (Ville's inequality), so it does not matter
     /// who chooses when the run ends. The only assumption about the authors of wrong counts is that they
-    /// could not predict the order.
+    /// chose the tasks without knowing anything about the order.
     pub fn at_most_wrong(&self, tasks: u64) -> u64 {
         let size = self.recounts + self.missing;
         let least = (1.0 - CONFIDENCE) / (size as f64 + 1.0);
@@ -400,20 +400,20 @@ mod tests {
     /// A liar may decide when the run ends, and hold tasks until then.
     #[test]
     fn the_bound_holds_at_any_time() {
-        const TASKS: u64 = 150;
+        const TASKS: usize = 150;
         const RUNS: usize = 200;
         let mut rng = StdRng::seed_from_u64(21);
         for (lies, held) in [(3, 0), (5, 0), (20, 0), (60, 0), (12, 6), (12, 12)] {
             let is_outside = |_: &usize| {
                 let mut of = Sample::default();
-                let order = sample(&mut rng, TASKS as usize, TASKS as usize);
+                let order = sample(&mut rng, TASKS, TASKS);
                 // The first tasks are lies, and the first of those are held.
                 order.into_iter().any(|task| {
                     let is_held = (task as u64) < held;
                     of.missing += u64::from(is_held);
                     of.recounts += u64::from(!is_held);
                     of.wrong += u64::from(!is_held && (task as u64) < lies);
-                    lies - of.wrong > of.at_most_wrong(TASKS)
+                    lies - of.wrong > of.at_most_wrong(TASKS as u64)
                 })
             };
             let outside = (0..RUNS).filter(is_outside).count();
