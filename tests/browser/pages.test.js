@@ -1,7 +1,8 @@
 // The pages on a phone, by keyboard, in both themes, as a viewer and as an operator.
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cluster, browser, visit } from './cluster.js';
 
@@ -18,7 +19,11 @@ async function open(url, options = {}) {
   page.requested = [];
   page.errors = [];
   page.bytes = 0;
-  page.on('request', (request) => page.requested.push(request.url()));
+  page.on('request', (request) => {
+    page.requested.push(request.url());
+    // The bytes are those of one page, not of the login before it.
+    if (request.isNavigationRequest()) page.bytes = 0;
+  });
   page.on('console', (message) => { if (message.type() === 'error') page.errors.push(message.text()); });
   page.on('pageerror', (error) => page.errors.push(String(error)));
   page.on('response', async (response) => {
@@ -216,15 +221,17 @@ test('a page without a run switches to the first, offers the commands of its sta
   } finally { await cluster.stop(); }
 });
 
-test('a page reconnects to a restarted coordinator, or asks for a login', async () => {
-  for (const asks of [false, true]) {
-    const cluster = await Cluster.start(asks ? ['--n', '16'] : ['--n', '16', '--insecure']);
+test('a page reconnects to a restarted coordinator, or asks for a login if its session is gone', async () => {
+  for (const session of ['none', 'kept', 'gone']) {
+    const asks = session === 'gone', logsIn = session !== 'none';
+    const cluster = await Cluster.start(logsIn ? ['--n', '16'] : ['--n', '16', '--insecure']);
     try {
-      const page = await open(asks ? await cluster.link() : cluster.url);
+      const page = await open(logsIn ? await cluster.link() : cluster.url);
       await page.waitForSelector('#bar');
-      assert.equal(await page.getByRole('button', { name: 'Log out' }).count(), asks ? 1 : 0);
+      assert.equal(await page.getByRole('button', { name: 'Log out' }).count(), logsIn ? 1 : 0);
       await cluster.kill();
       await waitForText(page, '#link', /reconnecting/);
+      if (asks) await rm(join(cluster.dir, 'data', 'auth', 'sessions.json'));
       cluster.serve();
       if (asks) await page.waitForURL(/\/login$/);
       else await waitForText(page, '#link', /^$/);
