@@ -195,3 +195,19 @@ fn the_published_certificates_are_good() {
     }
     assert!(seen > 0, "there are certificates");
 }
+
+/// A coordinator reads its recounts when it likes, so a bound for a fixed number of them is too low.
+#[test]
+fn a_bound_that_does_not_hold_at_any_time_fails() {
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/certificates");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("n24.json");
+    fs::copy(published.join("n24.json.counts"), dir.path().join("n24.json.counts")).unwrap();
+    let text = fs::read_to_string(published.join("n24.json")).unwrap();
+    let mut forged = Certificate::read(&text).unwrap();
+    let recounts = forged.recounts.as_mut().unwrap();
+    assert_eq!((recounts.random, recounts.at_most_wrong), (228, 176));
+    recounts.at_most_wrong = 63;
+    fs::write(&file, forged.sign(&[7; 32])).unwrap();
+    check_failed(&audit(&file, &["--tasks", "0"]), "confirmed FAILED: the bound does not follow");
+}
