@@ -133,7 +133,7 @@ impl Driver {
                     RunState::Complete => "complete; no check failed",
                     RunState::Contradicted => "contradicted: a check fails",
                     RunState::Disputed => "disputed: counts conflict and there is no referee",
-                    RunState::Running => "reopened: a count of the run is doubted",
+                    RunState::Running => "reopened: a count or a check of the run is in question",
                     RunState::Paused | RunState::Cancelled => return None,
                 };
                 Some((Some(*run), state.name(), text.to_owned()))

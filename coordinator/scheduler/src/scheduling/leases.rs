@@ -55,6 +55,10 @@ const FRESH_FACTOR: f64 = 3.0;
 /// The same before the worker's speed is known: it may be a slow machine.
 const FIRST_FRESH_FACTOR: f64 = 12.0;
 
+/// Slowdown of the slowest thread that is expected, relative to the reference thread. A worker that states a lower
+/// speed does not keep its leases fresh for longer.
+const MAX_SLOWDOWN: f64 = 5.0;
+
 /// Maximum time for which a lease is fresh, beside the time of its own task.
 const MAX_FRESH_MS: f64 = 600_000.0;
 
@@ -83,7 +87,7 @@ impl Scheduler {
         let known = self.workers.get(worker);
         let threads = f64::from(known.info.threads.max(1));
         let (speed, factor) = match known.cost_per_second() {
-            Some(speed) => (speed, FRESH_FACTOR),
+            Some(speed) => (speed.max(REFERENCE_SPEED * threads / MAX_SLOWDOWN), FRESH_FACTOR),
             None => (REFERENCE_SPEED * threads, FIRST_FRESH_FACTOR),
         };
         let queued_ms = 1_000.0 * known.leased_cost as f64 / speed;

@@ -53,7 +53,7 @@ pub enum RecountPurpose {
     First,
     /// The task awaits a recheck that no worker makes, or its run rechecks all tasks.
     Recheck,
-    /// The task has no count, and whoever leased it does not deliver.
+    /// The task has no count, and its holders do not deliver.
     Overdue,
 }
 
@@ -246,8 +246,9 @@ impl Scheduler {
     }
 
     /// Chooses the next task of a run for a referee.
-    /// Disputes come first, then what blocks the end because its holders do not deliver, first counts of machines that are held back until they are checked, random
-    /// recounts, other first counts, and rechecks (without [`Recheck::All`], only overdue ones at the end).
+    /// Disputes come first, then tasks that nobody delivers, first counts of machines that are held back until
+    /// they are checked, random recounts, other first counts, and rechecks (without [`Recheck::All`], only
+    /// overdue ones at the end).
     pub(super) fn choose_recount(
         &self,
         run: RunIx,
