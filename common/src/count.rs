@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::{
     frames,
+    join::Accelerator,
     plan::{Division, Plan},
     rows,
 };
@@ -30,6 +31,23 @@ impl Counter {
                 Method::Frames(Box::new(frames::Counter::new(division.clone(), config)?))
             }
         }))
+    }
+
+    /// Joins frames on `accelerator`; method `rows` has no use for it.
+    #[must_use]
+    pub fn with_accelerator(mut self, accelerator: Accelerator) -> Self {
+        if let Method::Frames(frames) = &mut self.0 {
+            frames.set_accelerator(accelerator);
+        }
+        self
+    }
+
+    /// Returns whether the accelerator has joined frames since the previous call.
+    pub fn take_accelerated(&mut self) -> bool {
+        match &mut self.0 {
+            Method::Frames(frames) => frames.take_accelerated(),
+            Method::Rows(_) => false,
+        }
     }
 
     /// Returns the weighted number of solutions in `units`.

@@ -224,8 +224,8 @@ enumeration!(
 );
 enumeration!(
     Kernel,
-    "1 scalar, 2 avx2, 3 avx512 or 4 neon",
-    Scalar => Scalar, Avx2 => Avx2, Avx512 => Avx512, Neon => Neon
+    "1 scalar, 2 avx2, 3 avx512, 4 neon or 5 opencl",
+    Scalar => Scalar, Avx2 => Avx2, Avx512 => Avx512, Neon => Neon, OpenCl => Opencl
 );
 enumeration!(Orientation, "1 upright or 2 rotated", Upright => Upright, Rotated => Rotated);
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, fs, num::NonZeroU16, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
+use accelerator::Device;
 use cli::{
     memory::{self, MemorySize},
     terminal::StatusBar,
@@ -25,6 +26,7 @@ use crate::availability::Rules;
 pub struct WorkerConfig {
     pub coordinator: Coordinator,
     pub budget: ComputeBudget,
+    pub devices: Vec<Arc<Device>>,
     pub name: String,
     pub spool: SpoolChoice,
     /// Identity of a worker in its coordinator's process.

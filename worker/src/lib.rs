@@ -14,6 +14,7 @@
 
 pub mod availability;
 pub mod config;
+pub mod devices;
 pub mod engine;
 mod link;
 pub mod local;
@@ -28,7 +29,12 @@ use std::{io, sync::Arc};
 use cli::{
     duration::format_duration, memory::MemorySize, memory::numbered, threads::TooLittleMemory,
 };
-use common::{kernel::Kernel, run::SessionId, sync::WorkerInfo, text::plural};
+use common::{
+    kernel::{Kernel, KernelName},
+    run::SessionId,
+    sync::WorkerInfo,
+    text::plural,
+};
 use tokio::sync::watch;
 
 #[doc(hidden)]
@@ -87,7 +93,11 @@ pub async fn run(
         session: SessionId(rand::random()),
         name: numbered(&config.name, spool.as_ref().map_or(1, |spool| spool.number)),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: budget.kernel.name(),
+        // A recheck prefers another worker's kernel, and most of this one's counts are its devices'.
+        kernel: match config.devices[..] {
+            [] => budget.kernel.name(),
+            [..] => KernelName::OpenCl,
+        },
         threads: budget.threads.get(),
         memory_bytes_per_thread: budget.memory_bytes_per_thread(),
         machine: config::machine_number(),
@@ -109,7 +119,8 @@ pub async fn run(
         }
     };
     let make = Arc::new(pool::real_counter);
-    let pool = Pool::start(budget, common::self_test::run, make).map_err(no_threads)?;
+    let pool =
+        Pool::start(budget, &config.devices, common::self_test::run, make).map_err(no_threads)?;
     let (pauses, pause) = watch::channel(None);
     let mut monitor = PauseMonitor::new(config.rules, pauses);
     let mut link = Link::new(config.coordinator, settings, pool, spool, rand::random);

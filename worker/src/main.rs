@@ -22,6 +22,7 @@ async fn run() -> ExitCode {
     match command {
         Some(Command::Count(arguments)) => commands::count::run(&arguments).await,
         Some(Command::Estimate(arguments)) => commands::estimate::run(&arguments).await,
+        Some(Command::Devices) => commands::list_devices(),
         Some(Command::Kernels) => commands::list_kernels(),
         Some(Command::Stop(arguments)) => commands::stop_workers(arguments).await,
         None => commands::serve::run(&serve, terminal).await,

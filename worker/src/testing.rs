@@ -57,7 +57,8 @@ pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
 /// Returns the result of a task of `plan` on one thread.
 pub(crate) fn result(plan: &Plan, task: u64, outcome: Outcome) -> JobResult {
     let duration = Duration::from_millis(1500);
-    JobResult { work: work(plan, task), outcome, duration, threads: NonZeroU16::MIN }
+    let (kernel, threads) = (KernelName::Scalar, NonZeroU16::MIN);
+    JobResult { work: work(plan, task), outcome, kernel, duration, threads }
 }
 
 /// Returns a partial of the rotated board with the largest possible count.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An instruction set that the inner loops support.
+/// What the inner loops run on: an instruction set of the CPU, or a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelName {
     /// Plain 64-bit words; runs everywhere.
@@ -14,6 +14,8 @@ pub enum KernelName {
     Avx512,
     /// 128-bit vectors on aarch64.
     Neon,
+    /// A device beside the CPU; never a [`Kernel`].
+    OpenCl,
 }
 
 /// A kernel that this CPU supports, as [`Kernel::new`] checked.
@@ -30,8 +32,8 @@ pub struct MissingKernel {
 }
 
 impl KernelName {
-    /// Kernels of all CPUs, best first.
-    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Neon, Self::Scalar];
+    /// All kernels, best first.
+    pub const ALL: [Self; 5] = [Self::OpenCl, Self::Avx512, Self::Avx2, Self::Neon, Self::Scalar];
 
     /// Returns the code in stored and signed bytes.
     pub const fn code(self) -> u8 {
@@ -40,6 +42,7 @@ impl KernelName {
             Self::Avx2 => 1,
             Self::Avx512 => 2,
             Self::Neon => 3,
+            Self::OpenCl => 4,
         }
     }
 
@@ -50,6 +53,7 @@ impl KernelName {
     fn detected(self) -> bool {
         match self {
             Self::Scalar => true,
+            Self::OpenCl => false,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => {
                 is_x86_feature_detected!("avx2")
@@ -112,6 +116,7 @@ crate::named!(
     Avx2 = "avx2",
     Avx512 = "avx512",
     Neon = "neon",
+    OpenCl = "opencl",
 );
 
 impl fmt::Display for Kernel {

@@ -105,6 +105,9 @@ pub enum CountError {
     /// The weighted count does not fit 64 bits.
     #[error("the weighted count of this range exceeds 64 bits")]
     Overflow,
+    /// The device failed, and has logged why.
+    #[error("the device failed")]
+    Device,
 }
 
 /// Turns a `Break` of a progress callback into [`CountError::Cancelled`].

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     crew::{Crew, OnDone},
+    join::Accelerator,
     setup::{self, CountError, CounterConfig, ProgressSink, SetupError},
 };
 
@@ -51,6 +52,16 @@ impl Counter {
         };
         counter.together();
         Ok(counter)
+    }
+
+    /// Joins frames on `accelerator`, one at a time.
+    pub(crate) fn set_accelerator(&mut self, accelerator: Accelerator) {
+        self.budget.alone = None;
+        self.together().set_accelerator(accelerator);
+    }
+
+    pub(crate) fn take_accelerated(&mut self) -> bool {
+        self.together().take_accelerated()
     }
 
     /// Returns the counter that uses the whole crew.

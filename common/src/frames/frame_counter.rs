@@ -16,13 +16,20 @@ use super::{
 };
 use crate::{
     crew::{Crew, OnDone},
-    join::{DisjointPairs, HJoin, PlainJoin, Side},
+    join::{Accelerator, DisjointPairs, HJoin, PlainJoin, Side},
     kernel::Kernel,
     setup::{CountError, Orientation, go_on},
 };
 
 /// Maximum number of pairs that are tested without choosing grid bits.
 const PLAIN_PAIRS: usize = 1 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JoinedBy {
+    Plain,
+    HJoin,
+    Accelerator,
+}
 
 #[derive(Debug)]
 pub(super) struct FrameCounter {
@@ -38,8 +45,11 @@ pub(super) struct FrameCounter {
     plain: PlainJoin,
     /// Maximum number of pairs for `plain`.
     plain_pairs: usize,
-    /// Whether the current frame is joined by `plain`.
-    is_plain: bool,
+    accelerator: Option<Accelerator>,
+    /// Whether the accelerator joined a frame.
+    accelerated: bool,
+    /// The join of the current frame.
+    joined_by: JoinedBy,
 }
 
 /// Settings shared by all counters of a crew.
@@ -69,10 +79,20 @@ impl FrameCounter {
             join,
             plain: PlainJoin::default(),
             plain_pairs: PLAIN_PAIRS,
-            is_plain: false,
+            accelerator: None,
+            accelerated: false,
+            joined_by: JoinedBy::Plain,
             crew,
             division,
         }
+    }
+
+    pub(super) fn set_accelerator(&mut self, accelerator: Accelerator) {
+        self.accelerator = Some(accelerator);
+    }
+
+    pub(super) fn take_accelerated(&mut self) -> bool {
+        std::mem::take(&mut self.accelerated)
     }
 
     /// Makes small frames use every optimization; see `Counter::lower_limits`.
@@ -106,11 +126,26 @@ impl FrameCounter {
         let most = self.limits.held_keys.min(limits.most());
         let [above, below] =
             [Side::Top, Side::Bottom].map(|half| HalfMaker::new(&self.parts, &division, half));
-        self.top.begin(tops, most, &above, &self.crew, on_done)?;
-        self.bottom.begin(bottoms, most, &below, &self.crew, on_done)?;
-        let (rounds, limit) = limits.rounds(self.top.number(), self.bottom.number());
+        if let Some(accelerator) = &self.accelerator {
+            let most = most.min(accelerator.held_keys);
+            self.top.begin_estimated(tops, most, &above);
+            self.bottom.begin_estimated(bottoms, most, &below);
+        } else {
+            self.top.begin(tops, most, &above, &self.crew, on_done)?;
+            self.bottom.begin(bottoms, most, &below, &self.crew, on_done)?;
+        }
+        let (mut rounds, mut limit) = limits.rounds(self.top.number(), self.bottom.number());
         let pairs = self.top.number().saturating_mul(self.bottom.number());
-        self.is_plain = pairs <= self.plain_pairs;
+        let is_held = self.top.is_held() && self.bottom.is_held();
+        self.joined_by = match &self.accelerator {
+            Some(accelerator) if !is_held || pairs >= accelerator.min_pairs => {
+                (rounds, limit) = (1, accelerator.most_keys / 2);
+                self.accelerated = true;
+                JoinedBy::Accelerator
+            }
+            _ if pairs <= self.plain_pairs => JoinedBy::Plain,
+            _ => JoinedBy::HJoin,
+        };
         self.join.set_rounds(rounds);
         self.top.set_limit(limit);
         self.bottom.set_limit(limit);
@@ -150,8 +185,12 @@ impl FrameCounter {
         bottoms: &Range<usize>,
         progress: &mut Progress<'_>,
     ) -> Result<u64, CountError> {
-        let Self { parts, join, plain, is_plain, top, bottom, rotated, division, .. } = self;
-        let join: &mut dyn DisjointPairs = if *is_plain { plain } else { join };
+        let Self { parts, join, plain, accelerator, top, bottom, rotated, division, .. } = self;
+        let join: &mut dyn DisjointPairs = match (self.joined_by, accelerator) {
+            (JoinedBy::Accelerator, Some(accelerator)) => &mut *accelerator.join,
+            (JoinedBy::Plain, _) => plain,
+            (JoinedBy::HJoin | JoinedBy::Accelerator, _) => join,
+        };
         let [above, below] =
             [Side::Top, Side::Bottom].map(|half| HalfMaker::new(parts, division, half));
         let report = &mut |done| progress.advance(done);

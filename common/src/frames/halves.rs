@@ -32,7 +32,48 @@ pub(crate) struct HalfBoards {
     sorted: [Range<usize>; 2],
 }
 
+/// Number of row sets of which some boards are made to estimate the number of all.
+const SAMPLED_RANKS: usize = 128;
+
 impl HalfBoards {
+    /// Starts a frame with row sets of these ranks, whose boards are estimated if they are not held.
+    ///
+    /// Holds them if there are at most `most`.
+    #[expect(clippy::cast_possible_truncation, reason = "an estimate")]
+    pub(crate) fn begin_estimated(
+        &mut self,
+        whole: Range<usize>,
+        most: usize,
+        maker: &HalfMaker<'_>,
+    ) {
+        (self.whole, self.limit) = (whole, usize::MAX);
+        self.sorted = Default::default();
+        self.is_held = self.hold(maker, most);
+        if self.is_held {
+            return;
+        }
+        self.keys.clear();
+        let step = (self.whole.len() / SAMPLED_RANKS).max(1);
+        let (mut pairs, mut sampled) = (0, 0);
+        self.starts.clear();
+        self.starts.push(0);
+        for (at, rank) in self.whole.clone().enumerate() {
+            let own = maker.pairs(rank);
+            if at % step == 0 {
+                maker.make_some(rank, &mut self.keys);
+                sampled += own;
+            }
+            pairs += own;
+            self.starts.push(pairs);
+        }
+        // A sampled key stands for 64.
+        let part = 64.0 * self.keys.len() as f64 / sampled.max(1) as f64;
+        self.keys.clear();
+        for start in &mut self.starts {
+            *start = (*start as f64 * part) as usize;
+        }
+    }
+
     /// Starts a frame with row sets of these ranks.
     ///
     /// Holds their boards if there are at most `most`; otherwise the crew counts them.
@@ -107,6 +148,10 @@ impl HalfBoards {
             self.starts.push(keys.len());
         }
         true
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
     }
 
     pub(crate) fn number(&self) -> usize {
@@ -199,5 +244,9 @@ impl KeyMaker for Ranks<'_> {
 
     fn make_some(&self, group: usize, keys: &mut Vec<u64>) {
         self.maker.make_some(self.ranks.start + group, keys);
+    }
+
+    fn quarters(&self, group: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
+        self.maker.quarters(self.ranks.start + group, visit);
     }
 }

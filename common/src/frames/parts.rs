@@ -164,7 +164,7 @@ impl<'a> HalfMaker<'a> {
     }
 
     /// Visits pairs of quarter lists; pairs of their boards that fit are half boards.
-    fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
+    pub(crate) fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
         let Parts { p, q, r, s, s_used, .. } = self.parts;
         let sets = self.division.sets();
         let q = |rows| q.rows(sets.rank(rows));

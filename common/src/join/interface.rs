@@ -1,6 +1,6 @@
 //! Interface of a join of key lists, and the join that tests every pair.
 
-use std::ops::ControlFlow;
+use std::{fmt, ops::ControlFlow};
 
 use crate::setup::{CountError, go_on};
 
@@ -35,7 +35,7 @@ impl Part {
 /// Frames use a join through this trait only, so an accelerator could implement it; `docs/method.md`
 /// has the data volumes. [`Self::start`] is called first for each frame. Then the
 /// parts of either half are set and joined in any order, and set again if a half comes in pieces.
-pub trait DisjointPairs {
+pub trait DisjointPairs: fmt::Debug {
     /// Removes all keys and prepares for lists like these.
     ///
     /// Only `shared_bits` may be set in both a key of one half and one of the other.
@@ -65,6 +65,21 @@ pub trait DisjointPairs {
     ) -> Result<u64, CountError>;
 }
 
+/// A join on another device than the CPU.
+///
+/// The CPU joins what is too small for it. Long lists are given as [`Keys::Made`], and
+/// [`KeyMaker::keys`] is an estimate then.
+#[derive(Debug)]
+pub struct Accelerator {
+    pub join: Box<dyn DisjointPairs + Send>,
+    /// Maximum length of a list, and of both together.
+    pub most_keys: usize,
+    /// Minimum pairs of both lists.
+    pub min_pairs: usize,
+    /// Maximum length of a list that is given as [`Keys::List`].
+    pub held_keys: usize,
+}
+
 /// Maker of a list's keys, called repeatedly so that long lists need not be held.
 pub trait KeyMaker: Sync {
     fn groups(&self) -> usize;
@@ -77,6 +92,12 @@ pub trait KeyMaker: Sync {
 
     /// Appends about one in 64 of the keys of a group, spread evenly over it.
     fn make_some(&self, group: usize, keys: &mut Vec<u64>);
+
+    /// Visits pairs of lists: the keys of the group are the ORs of their disjoint pairs.
+    ///
+    /// The ORs may have a bit that is not shared and not in the keys. A slice may be visited repeatedly; all stay in
+    /// place as long as the maker.
+    fn quarters(&self, group: usize, visit: &mut dyn FnMut(&[u64], &[u64]));
 }
 
 #[derive(Clone, Copy)]
@@ -152,6 +173,10 @@ impl KeyMaker for Slices<'_> {
 
     fn make_some(&self, group: usize, keys: &mut Vec<u64>) {
         keys.extend(self.group(group).iter().step_by(64));
+    }
+
+    fn quarters(&self, group: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
+        visit(&[0], self.group(group));
     }
 }
 

@@ -47,9 +47,12 @@ use crate::{
     setup::{CountError, go_on},
 };
 
-pub use self::interface::{DisjointPairs, KeyMaker, Keys, OnProgress, Part, PlainJoin, Side};
 #[cfg(test)]
 pub(crate) use self::leaf::fault;
+pub use self::{
+    interface::{Accelerator, DisjointPairs, KeyMaker, Keys, OnProgress, Part, PlainJoin, Side},
+    layout::choose::GridBits,
+};
 
 /// Maximum pairs that a single thread joins: a few milliseconds.
 const MAX_PAIRS_ALONE: usize = 1 << 32;

@@ -86,6 +86,7 @@ pub(crate) fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
         // SAFETY: as above.
         #[cfg(target_arch = "aarch64")]
         KernelName::Neon => unsafe { on_neon(work) },
+        KernelName::OpenCl => unreachable!("{kernel} is no CPU's"),
         #[cfg(not(target_arch = "x86_64"))]
         KernelName::Avx2 | KernelName::Avx512 => unreachable!("{kernel} is never detected here"),
         #[cfg(not(target_arch = "aarch64"))]

@@ -301,6 +301,7 @@ impl Options {
     /// Returns the configuration of a local worker that calls the driver with `calls`.
     pub(super) fn local_worker(&self, calls: InProcess, kernel: Kernel) -> WorkerConfig {
         WorkerConfig {
+            devices: Vec::new(),
             coordinator: Coordinator::InProcess(calls),
             budget: ComputeBudget {
                 threads: self.threads(),

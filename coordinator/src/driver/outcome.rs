@@ -254,7 +254,7 @@ impl Symmetric {
             .try_fold(0u64, |sum, part| sum.checked_add(part?).ok_or(CountError::Overflow));
         match sum {
             Err(CountError::Cancelled) => None,
-            Err(CountError::Overflow) => Some(Err(CountError::Overflow)),
+            Err(error @ (CountError::Overflow | CountError::Device)) => Some(Err(error)),
             Ok(half_turn) => {
                 Some(Ok(SymmetricCounts { half_turn, quarter_turn: quarter_turn(self.board) }))
             }

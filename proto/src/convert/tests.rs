@@ -284,13 +284,19 @@ fn every_name_has_one_number() {
         for (number, &name) in (1..).zip(names) {
             assert_eq!((name.encode(), T::decode("field", number)), (number, Ok(name)));
         }
-        for bad in [-1, 0, 5, 99] {
+        for bad in [-1, 0, 6, 99] {
             let error = T::decode("worker.kernel", bad).unwrap_err().to_string();
             assert!(error.starts_with("worker.kernel: expected 1 "), "{error}");
             assert!(error.ends_with(&format!(", got {bad}")), "{error}");
         }
     }
-    check(&[KernelName::Scalar, KernelName::Avx2, KernelName::Avx512, KernelName::Neon]);
+    check(&[
+        KernelName::Scalar,
+        KernelName::Avx2,
+        KernelName::Avx512,
+        KernelName::Neon,
+        KernelName::OpenCl,
+    ]);
     check(&[Layout::FirstRows, Layout::Border, Layout::Frames]);
     check(&[Orientation::Upright, Orientation::Rotated]);
 }

@@ -79,6 +79,8 @@ pub enum Kernel {
     Avx2 = 2,
     Avx512 = 3,
     Neon = 4,
+    /// A device beside the CPU.
+    Opencl = 5,
 }
 impl Kernel {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -92,6 +94,7 @@ impl Kernel {
             Self::Avx2 => "KERNEL_AVX2",
             Self::Avx512 => "KERNEL_AVX512",
             Self::Neon => "KERNEL_NEON",
+            Self::Opencl => "KERNEL_OPENCL",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -102,6 +105,7 @@ impl Kernel {
             "KERNEL_AVX2" => Some(Self::Avx2),
             "KERNEL_AVX512" => Some(Self::Avx512),
             "KERNEL_NEON" => Some(Self::Neon),
+            "KERNEL_OPENCL" => Some(Self::Opencl),
             _ => None,
         }
     }

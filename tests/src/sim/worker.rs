@@ -142,7 +142,7 @@ impl Worker {
             session: SessionId(rng.random()),
             name: format!("worker-{id}"),
             version: "sim".to_owned(),
-            kernel: kernels[usize::try_from(id % 4).expect("below four")],
+            kernel: kernels[usize::try_from(id % 5).expect("below five")],
             threads: slots * u32::from(crew),
             memory_bytes_per_thread: memory,
             machine: u64::try_from(id).unwrap_or(0),
@@ -353,6 +353,7 @@ impl Worker {
             self.share.busy_ms += now - running.begun;
             let took = (now - running.begun) * u64::from(self.crew.get());
             let result = JobResult {
+                kernel: self.info.kernel,
                 outcome: self.outcome(&running, slot, environment),
                 work: running.work,
                 duration: Duration::from_millis(took),

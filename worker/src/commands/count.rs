@@ -64,7 +64,8 @@ fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut random_below = |below| random.random_range(0..below);
     let sample = sample.map(|fraction| Sample::select(&plan, fraction, &mut random_below));
-    Ok(CountConfig { sample: sample.transpose()?, plan, budget })
+    let devices = resources.device.open(resources.device_memory)?;
+    Ok(CountConfig { sample: sample.transpose()?, plan, budget, devices })
 }
 
 fn report(arguments: &Count, config: &CountConfig, counted: &Counted) -> ExitCode {

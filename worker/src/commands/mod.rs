@@ -29,11 +29,30 @@ use common::{
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
-use worker::{config::ComputeBudget, stop::stop};
+use worker::{config::ComputeBudget, devices, stop::stop};
 
 /// Prints the supported kernels.
 pub(crate) fn list_kernels() -> ExitCode {
     finish(Kernel::available().iter().try_for_each(|kernel| print(&kernel.to_string())))
+}
+
+/// Prints the OpenCL devices with their memory and driver.
+pub(crate) fn list_devices() -> ExitCode {
+    let mut printed = Ok(());
+    for (index, description) in accelerator::devices().into_iter().enumerate() {
+        let line = match description {
+            Err(error) => format!("{index}: {error}"),
+            Ok(description) => {
+                let tested = match devices::tested(index, None) {
+                    Ok(_) => "passes the self-test".to_owned(),
+                    Err(error) => format!("fails: {error}"),
+                };
+                format!("{index}: {description}, {tested}")
+            }
+        };
+        printed = printed.and_then(|()| print(&line));
+    }
+    finish(printed)
 }
 
 pub(crate) async fn stop_workers(arguments: options::Stop) -> ExitCode {

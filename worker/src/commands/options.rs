@@ -22,7 +22,7 @@ use common::{
     text::worker_name,
 };
 use proto::connect::ConnectionOptions;
-use worker::{availability::Rules, config::ComputeBudget};
+use worker::{availability::Rules, config::ComputeBudget, devices::DeviceChoice};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -62,6 +62,11 @@ const KERNELS_EXAMPLES: &str = "\
 Examples:
   worker kernels
       list the kernels of this CPU; --kernel auto selects the first one";
+
+const DEVICES_EXAMPLES: &str = "\
+Examples:
+  worker devices
+      list the devices; --device 0 selects the first one, --device h100 by name";
 
 /// Count N-Queens solutions for a coordinator on all cores of this machine.
 #[derive(Debug, Parser)]
@@ -104,6 +109,9 @@ pub(crate) enum Command {
     /// default directory, or one of them.
     #[command(after_help = STOP_EXAMPLES)]
     Stop(Stop),
+    /// List the OpenCL devices of this machine, and whether they pass the self-test.
+    #[command(after_help = DEVICES_EXAMPLES)]
+    Devices,
     /// List the instruction sets that this CPU supports, one per line, fastest first.
     #[command(after_help = KERNELS_EXAMPLES)]
     Kernels,
@@ -161,6 +169,13 @@ pub(crate) struct Resources {
     /// Instruction set: auto, scalar, avx2, avx512 or neon.
     #[arg(long, value_parser = kernel, default_value = "auto")]
     pub(crate) kernel: Kernel,
+    /// OpenCL devices to count on too, each with two of the threads: auto (every GPU that passes its self-test),
+    /// none, or indices or parts of names of `worker devices`, separated by commas.
+    #[arg(long, value_name = "DEVICE", default_value = "none")]
+    pub(crate) device: DeviceChoice,
+    /// Memory limit on each device [default: 80 % of its memory].
+    #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option)]
+    pub(crate) device_memory: Option<MemorySize>,
 }
 
 impl Resources {

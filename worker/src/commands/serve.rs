@@ -53,6 +53,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
         coordinator: Coordinator::Remote(coordinator),
         budget: arguments.resources.budget(),
         name: arguments.name.clone().unwrap_or_else(|| default_name(&host_name())),
+        devices: arguments.resources.device.open(arguments.resources.device_memory)?,
         spool: arguments.spool.clone().map_or(SpoolChoice::Default, SpoolChoice::Directory),
         id: WorkerId(0),
         drain_limit: arguments.drain_limit,

@@ -8,6 +8,7 @@ use std::{
 
 use common::{
     count::{Orientation, SetupError},
+    kernel::KernelName,
     plan::{Plan, PlanSpec},
     run::LeaseKey,
     sync::{Grant, HeldLease},
@@ -35,6 +36,8 @@ impl Work {
 pub struct JobResult {
     pub work: Work,
     pub outcome: Outcome,
+    /// What counted.
+    pub kernel: KernelName,
     /// Time of all threads together.
     pub duration: Duration,
     pub threads: NonZeroU16,

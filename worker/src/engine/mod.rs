@@ -203,7 +203,7 @@ impl WorkerEngine {
 
     /// Takes the result of work that left its slot, even if its lease was revoked.
     pub fn handle_job_finished(&mut self, result: JobResult, now: Instant) {
-        let JobResult { work, outcome, duration, threads } = result;
+        let JobResult { work, outcome, kernel, duration, threads } = result;
         let lease = work.lease;
         if let Some(drain) = &mut self.drain {
             drain.changed();
@@ -216,7 +216,7 @@ impl WorkerEngine {
                 let partial = Partial {
                     lease,
                     count,
-                    kernel: self.settings.info.kernel,
+                    kernel,
                     orientation: work.orientation,
                     duration_us: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
                 };

@@ -129,7 +129,7 @@ fn link(
     make: Arc<MakeCounter>,
     spool: Option<Spool>,
 ) -> Link {
-    let pool = Pool::start(budget(settings.info.threads), self_test, make).unwrap();
+    let pool = Pool::start(budget(settings.info.threads), &[], self_test, make).unwrap();
     // A jitter of 0 removes the delay between attempts.
     Link::new(fake.coordinator.clone(), settings, pool, spool, || 0.0)
 }

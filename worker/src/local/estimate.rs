@@ -127,7 +127,7 @@ pub async fn measure(
     let mut report =
         |_: u64| report((started.elapsed().as_secs_f64() / limit.as_secs_f64()).min(1.0));
     let tasks = sample(plan, random_below);
-    count_tasks((plan, budget), Arc::new(make), tasks, end, &mut report).await?;
+    count_tasks((plan, budget, &[]), Arc::new(make), tasks, end, &mut report).await?;
     if is_stopped {
         return Err(MeasureFailure::Stopped);
     }
@@ -204,7 +204,7 @@ impl<'a> Slice<'a> {
         let (whole, is_cut) = match counted {
             // An overflow takes as long as a count.
             Ok(_) | Err(CountError::Overflow) => (core_seconds, false),
-            Err(CountError::Cancelled) => (self.extrapolated()?, true),
+            Err(CountError::Cancelled | CountError::Device) => (self.extrapolated()?, true),
         };
         #[expect(clippy::cast_precision_loss, reason = "a ratio for an estimate")]
         let ratio = whole / (self.job.work.cost as f64 / 1e6);

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use accelerator::Device;
 use common::{
     count::Orientation,
     plan::{Plan, TaskId},
@@ -42,14 +43,14 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// Calls `report` ten times per second with the finished cost.
 async fn count_tasks(
-    (plan, budget): (&Plan, ComputeBudget),
+    (plan, budget, devices): (&Plan, ComputeBudget, &[Arc<Device>]),
     make: Arc<MakeCounter>,
     tasks: impl IntoIterator<Item = TaskId>,
     stop: impl Future<Output = ()>,
     report: &mut dyn FnMut(u64),
 ) -> Result<HashMap<TaskId, u64>, CountFailure> {
     // Only workers run self-tests, because their counts are not checked immediately.
-    let (pool, mut events) = Pool::start(budget, |_| Ok(()), make)?;
+    let (pool, mut events) = Pool::start(budget, devices, |_| Ok(()), make)?;
     let job = |(task, position)| {
         let task = TaskRef { run: RunId(0), plan: plan.hash(), task };
         // A sample may contain a task twice.
@@ -119,6 +120,7 @@ pub struct CountConfig {
     /// The tasks to count; all if not set.
     pub sample: Option<Sample>,
     pub budget: ComputeBudget,
+    pub devices: Vec<Arc<Device>>,
 }
 
 impl CountConfig {
@@ -155,13 +157,14 @@ pub async fn count(
     stop: impl Future<Output = ()>,
     report: &mut dyn FnMut(f64),
 ) -> Result<Counted, CountFailure> {
-    let CountConfig { plan, sample, budget } = config;
+    let CountConfig { plan, sample, budget, devices } = config;
     let cost = config.cost().max(1);
     #[expect(clippy::cast_precision_loss, reason = "for a progress bar")]
     let mut report = |done: u64| report((done as f64 / cost as f64).min(1.0));
     let started = Instant::now();
     let make = Arc::new(real_counter);
-    let counts = count_tasks((plan, *budget), make, config.tasks(), stop, &mut report).await?;
+    let counts =
+        count_tasks((plan, *budget, devices), make, config.tasks(), stop, &mut report).await?;
     let duration = started.elapsed();
     let complete = counts.len() == config.tasks().count();
     let units = counts.keys().map(|&task| plan.task_units(task));
@@ -190,7 +193,7 @@ mod tests {
     fn config(n: u8, layout: Layout) -> Option<CountConfig> {
         let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), layout)).ok()?;
         let budget = ComputeBudget { memory: MemorySize::new(1 << 30)?, ..budget(3) };
-        Some(CountConfig { plan, sample: None, budget })
+        Some(CountConfig { plan, sample: None, budget, devices: Vec::new() })
     }
 
     async fn count_all(config: &CountConfig) -> Counted {

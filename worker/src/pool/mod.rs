@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use accelerator::{Device, DeviceError, JOINS};
 use cli::{
     memory::{MemorySize, end_reservation},
     threads::TooLittleMemory,
@@ -26,7 +27,7 @@ use cli::{
 use common::{
     count::{CountError, Counter, CounterConfig, Orientation, ProgressSink, SetupError},
     crew_layout::{CrewResources, Crews},
-    kernel::Kernel,
+    kernel::{Kernel, KernelName},
     method::Method,
     plan::{Plan, PlanHash},
     run::LeaseKey,
@@ -253,6 +254,7 @@ impl Pool {
     /// The number of jobs bounds the length of the channel.
     pub(crate) fn start(
         budget: ComputeBudget,
+        devices: &[Arc<Device>],
         self_test: SelfTest,
         make: Arc<MakeCounter>,
     ) -> io::Result<(Self, UnboundedReceiver<Event>)> {
@@ -269,9 +271,10 @@ impl Pool {
         let pool = Self { shared };
         for index in 0..threads {
             let (shared, make, events) = (pool.shared.clone(), make.clone(), sender.clone());
+            let device = devices.get(index / JOINS).cloned();
             std::thread::Builder::new()
                 .name(format!("count-{index}"))
-                .spawn(move || work(&shared, index, &*make, &events))?;
+                .spawn(move || work(&shared, index, device, &*make, &events))?;
         }
         Ok((pool, events))
     }
@@ -342,11 +345,14 @@ pub(crate) struct Job {
     pub(crate) work: Work,
     cost_done: AtomicU64,
     cancelled: AtomicBool,
+    /// Whether a device counted.
+    on_device: AtomicBool,
 }
 
 impl Job {
     pub(crate) fn new(work: Work) -> Self {
-        Self { work, cost_done: AtomicU64::new(0), cancelled: AtomicBool::new(false) }
+        let (cancelled, on_device) = Default::default();
+        Self { work, cost_done: AtomicU64::new(0), cancelled, on_device }
     }
 
     pub(crate) fn units(&self) -> Range<u64> {
@@ -388,9 +394,34 @@ pub(crate) fn real_counter(plan: &Plan, setup: &CounterConfig) -> Result<CountTa
     Ok(Box::new(move |job: &Job| counter.count(job.units(), job)))
 }
 
+/// Creates a counter that joins on a device, or on the CPU if the device fails.
+fn device_counter(
+    plan: &Plan,
+    setup: &CounterConfig,
+    device: &Arc<Device>,
+) -> Result<CountTask, SetupError> {
+    let counter = Counter::new(plan, setup)?;
+    let mut counter = match device.accelerator() {
+        Ok(accelerator) => counter.with_accelerator(accelerator),
+        Err(error) => {
+            device.fail(error);
+            counter
+        }
+    };
+    Ok(Box::new(move |job: &Job| {
+        let count = counter.count(job.units(), job)?;
+        job.on_device.store(counter.take_accelerated(), Relaxed);
+        Ok(count)
+    }))
+}
+
 /// The counters of the most recent plans, newest last.
 struct Counters<'a> {
     make: &'a MakeCounter,
+    /// Device that this thread makes work for.
+    device: Option<Arc<Device>>,
+    /// The device that failed, until that is reported.
+    failed: Option<Arc<Device>>,
     kernel: Kernel,
     cached: Vec<(PlanHash, Orientation, CountTask)>,
 }
@@ -415,7 +446,11 @@ impl Counters<'_> {
                     memory_bytes: crew.memory_bytes,
                     orientation,
                 };
-                (plan, orientation, (self.make)(&job.work.plan, &setup)?)
+                let counter = match &self.device {
+                    Some(device) => device_counter(&job.work.plan, &setup, device)?,
+                    None => (self.make)(&job.work.plan, &setup)?,
+                };
+                (plan, orientation, counter)
             }
         };
         Ok(&mut self.cached.push_mut(entry).2)
@@ -425,6 +460,10 @@ impl Counters<'_> {
         if job.is_cancelled() {
             return Outcome::Cancelled;
         }
+        if self.device.as_ref().is_some_and(|device| device.failure().is_some()) {
+            self.cached.clear();
+            self.failed = self.device.take();
+        }
         let counter = match self.get(job, crew) {
             Ok(counter) => counter,
             Err(error) => return Outcome::Failed(Failure::Setup(error)),
@@ -433,6 +472,8 @@ impl Counters<'_> {
             Ok(count) => Outcome::Counted(count),
             Err(CountError::Cancelled) => Outcome::Cancelled,
             Err(CountError::Overflow) => Outcome::Failed(Failure::Overflow),
+            // The device has failed, so that the CPU counts.
+            Err(CountError::Device) => self.count(job, crew),
         }
     }
 }
@@ -440,8 +481,15 @@ impl Counters<'_> {
 /// Counts jobs until the pool is closed.
 ///
 /// Failed sends are ignored: the receiver may be closed, which ends the thread after its job.
-fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSender<Event>) {
-    let mut counters = Counters { make, kernel: shared.budget.kernel, cached: Vec::new() };
+fn work(
+    shared: &Shared,
+    index: usize,
+    device: Option<Arc<Device>>,
+    make: &MakeCounter,
+    events: &UnboundedSender<Event>,
+) {
+    let kernel = shared.budget.kernel;
+    let mut counters = Counters { make, device, failed: None, kernel, cached: Vec::new() };
     let mut is_first = true;
     let mut passed: Option<Instant> = None;
     loop {
@@ -452,6 +500,19 @@ fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSen
             match shared.self_test() {
                 None => return,
                 Some(Ok(())) => {
+                    // A device is also tested when it is opened.
+                    if passed.is_some()
+                        && let Some(device) = &counters.device
+                        && let Err(error) = device.self_test()
+                    {
+                        device.fail(error);
+                        counters.failed = counters.device.take();
+                        if end_of_device(index, &mut counters) {
+                            shared.fail(index);
+                            let _ = events.send(Event::SelfTestFailed(passed));
+                            return;
+                        }
+                    }
                     tracing::debug!(
                         "thread {index} passed its self-test in {:?}",
                         started.elapsed()
@@ -496,11 +557,29 @@ fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSen
             times.idle += if is_first { Duration::ZERO } else { waited * members };
         }
         is_first = false;
-        let result = JobResult { work: job.work.clone(), outcome, duration, threads: crew.threads };
+        let on_device = job.on_device.load(Relaxed);
+        let kernel = if on_device { KernelName::OpenCl } else { kernel.name() };
+        let (work, threads) = (job.work.clone(), crew.threads);
+        let result = JobResult { work, outcome, kernel, duration, threads };
         if events.send(Event::Finished(result)).is_err() {
             return;
         }
+        if end_of_device(index, &mut counters) {
+            shared.fail(index);
+            let _ = events.send(Event::SelfTestFailed(passed));
+            return;
+        }
     }
+}
+
+/// Logs why a device is not used any more; returns whether its earlier counts are suspect, as it counts wrongly.
+fn end_of_device(index: usize, counters: &mut Counters<'_>) -> bool {
+    let Some(device) = counters.failed.take() else { return false };
+    let Some(error) = device.failure() else { return false };
+    let is_wrong = matches!(error, DeviceError::Wrong(_));
+    let next = if is_wrong { "the thread ends" } else { "the CPU counts on" };
+    tracing::error!("thread {index}: {device} failed and is not used any more: {error}; {next}");
+    is_wrong
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -21,7 +21,7 @@ impl Bench {
     }
 
     fn with(budget: ComputeBudget, self_test: SelfTest, make: Arc<MakeCounter>) -> Self {
-        let (pool, events) = Pool::start(budget, self_test, make).unwrap();
+        let (pool, events) = Pool::start(budget, &[], self_test, make).unwrap();
         Self { pool, events }
     }
 

@@ -8,7 +8,7 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use super::{BandLimits, Groups, KeyLayout, MAX_ROW_BITS, X3, max_cell_bits};
 use crate::{
-    join::interface::KeySample,
+    join::interface::{KeySample, Keys},
     kernel::Kernel,
     simd::{PAIRS_SLACK, Pairs, Set, Work, dispatch},
 };
@@ -134,6 +134,73 @@ impl Chooser {
             return KeyLayout { x3: X3::new(bits.map(|(bit, _)| bit)), ..best };
         }
         best
+    }
+}
+
+/// Bits for a grid with a given number of cells, by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridBits {
+    pub x1: Vec<u32>,
+    pub x2: Vec<u32>,
+    /// The other shared bits; the first ones rule out most pairs.
+    pub others: Vec<u32>,
+}
+
+impl GridBits {
+    /// Maximum bits of X1 or X2.
+    pub const MAX_ROW_BITS: usize = MAX_ROW_BITS as usize;
+
+    /// Chooses `cell_bits` bits of X1 and X2 for two lists, and puts the next `first` ones first.
+    ///
+    /// The next bit is one of X1 or X2 so that less is gathered.
+    pub fn choose(
+        shared_bits: u64,
+        top: Keys<'_>,
+        bottom: Keys<'_>,
+        (cell_bits, first): (usize, usize),
+    ) -> Self {
+        let (mut made, mut made_below) = (Vec::new(), Vec::new());
+        let (top, bottom) =
+            (KeySample::new(top, &mut made), KeySample::new(bottom, &mut made_below));
+        let mut chooser = Chooser::new(Kernel::best());
+        let Chooser { kernel, pairs, above, below, .. } = &mut chooser;
+        pairs.start(shared_bits, top, bottom);
+        above.start(top);
+        below.start(bottom);
+        let mut bits = Self { x1: Vec::new(), x2: Vec::new(), others: Vec::new() };
+        let mut remaining = shared_bits;
+        let mut gathered = (top.total as f64, bottom.total as f64);
+        for at in 0..cell_bits + first {
+            let Some(bit) = pairs.bit(*kernel, at).map(|(bit, _)| bit) else {
+                break;
+            };
+            remaining &= !bit;
+            let number = bit.trailing_zeros();
+            let (with_x1, with_x2) =
+                (gathered.1 * below.growth(bit), gathered.0 * above.growth(bit));
+            let has_room = |bits: &[u32]| bits.len() < Self::MAX_ROW_BITS;
+            if at >= cell_bits {
+                bits.others.push(number);
+            } else if has_room(&bits.x1)
+                && (gathered.0 + with_x1 <= with_x2 + gathered.1 || !has_room(&bits.x2))
+            {
+                bits.x1.push(number);
+                below.grow(bit);
+                gathered.1 = with_x1;
+            } else {
+                bits.x2.push(number);
+                above.grow(bit);
+                gathered.0 = with_x2;
+            }
+        }
+        // The sample has no pair left that one of these bits rules out.
+        let mut rest = (0..64).filter(|bit| remaining >> bit & 1 == 1);
+        while bits.x1.len() + bits.x2.len() < cell_bits {
+            let Some(bit) = rest.next() else { break };
+            if bits.x1.len() <= bits.x2.len() { bits.x1.push(bit) } else { bits.x2.push(bit) }
+        }
+        bits.others.extend(rest);
+        bits
     }
 }
 

@@ -231,7 +231,7 @@ pub(crate) struct KeySplit<'a> {
 pub(crate) fn extracts(kernel: Kernel) -> bool {
     match kernel.name() {
         KernelName::Avx2 | KernelName::Avx512 => true,
-        KernelName::Scalar | KernelName::Neon => false,
+        KernelName::Scalar | KernelName::Neon | KernelName::OpenCl => false,
     }
 }
 

@@ -161,7 +161,7 @@ fn count_all(method: Method, board: Board, until: &Until) -> anyhow::Result<Opti
     match counter(&plan)?.count(0..plan.units(), until) {
         Ok(count) => Ok(Some(count)),
         Err(CountError::Cancelled) => Ok(None),
-        Err(error @ CountError::Overflow) => Err(error.into()),
+        Err(error @ (CountError::Overflow | CountError::Device)) => Err(error.into()),
     }
 }
 

@@ -59,9 +59,10 @@ pub(crate) struct Leaf {
 pub struct BadCounts;
 
 impl Origin {
-    /// Encodes kernel (bits 0 and 1), rotated (2), `more` (3) and referee (4).
+    /// Encodes the kernel's code (bits 0, 1 and 5), rotated (2), `more` (3) and referee (4).
     fn byte(&self, more: bool) -> u8 {
         let (kernel, orientation) = (self.kernel.code(), self.orientation.code());
+        let kernel = kernel & 3 | (kernel & 4) << 3;
         kernel | orientation << 2 | u8::from(more) << 3 | u8::from(self.referee) << 4
     }
 
@@ -237,11 +238,11 @@ fn take_origin(input: &mut &[u8], counters: &[(WorkerId, &str)]) -> Option<(Orig
     let origin = Origin {
         worker: *worker,
         principal: (*principal).to_owned(),
-        kernel: KernelName::from_code(byte & 3)?,
+        kernel: KernelName::from_code(byte & 3 | byte >> 3 & 4)?,
         orientation: Orientation::ALL[usize::from(byte >> 2 & 1)],
         referee: byte & 16 != 0,
     };
-    (byte < 32).then_some((origin, byte & 8 != 0))
+    (byte < 64).then_some((origin, byte & 8 != 0))
 }
 
 #[cfg(test)]
@@ -254,7 +255,7 @@ mod tests {
         let how = |worker: u64| Origin {
             worker: WorkerId(worker.into()),
             principal: format!("lab {worker}"),
-            kernel: KernelName::Avx512,
+            kernel: if worker == 7 { KernelName::OpenCl } else { KernelName::Avx512 },
             orientation: Orientation::Rotated,
             referee: worker == 7,
         };

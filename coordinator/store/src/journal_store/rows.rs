@@ -391,7 +391,7 @@ mod tests {
     }
 
     fn counts() -> impl Strategy<Value = TaskCount> {
-        let how = (0..4usize, 0..2usize, "\\PC{0,60}");
+        let how = (0..KernelName::ALL.len(), 0..2usize, "\\PC{0,60}");
         (any::<u64>(), any::<u128>(), how, any::<u64>()).prop_map(
             |(count, worker, (kernel, orientation, principal), accepted_unix_ms)| TaskCount {
                 count,
@@ -455,7 +455,9 @@ mod tests {
             principal: Principal::from_stored("ma"),
             kernel,
             orientation: match kernel {
-                KernelName::Scalar | KernelName::Avx512 => Orientation::Upright,
+                KernelName::Scalar | KernelName::Avx512 | KernelName::OpenCl => {
+                    Orientation::Upright
+                }
                 KernelName::Avx2 | KernelName::Neon => Orientation::Rotated,
             },
             accepted_unix_ms: 6,

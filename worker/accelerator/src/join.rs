@@ -1,0 +1,408 @@
+//! The join of one frame at a time on a device.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use common::{
+    count::CountError,
+    join::{DisjointPairs, Keys, OnProgress, Part, Side},
+};
+
+use crate::{
+    Device,
+    kernels::{Code, MAX_SORTED, SCAN_WORDS, SCRATCH_WORDS},
+    layout::Layout,
+    opencl::{Argument, DeviceError, Memory, Queue, Result},
+};
+
+/// A join on a device, with a queue of its own.
+#[derive(Debug)]
+pub(crate) struct DeviceJoin {
+    device: Arc<Device>,
+    queue: Queue,
+    /// Layout of the frame, or why it has none.
+    layout: Result<Layout>,
+    planted: Planted,
+    grids: [[Option<Grid>; 2]; 2],
+    /// Time per leaf of the last launches, by kind.
+    leaf_time: [Duration; 2],
+}
+
+/// The keys of one part, sorted by cell.
+#[derive(Debug)]
+struct Grid {
+    /// Start of each cell, of the planted keys, and the end.
+    offsets: Memory,
+    keys: Memory,
+    /// Length of the list of each leaf, then of the planted one.
+    lengths: Memory,
+    number: usize,
+}
+
+/// Lists of keys with a known number of disjoint pairs, joined in every launch.
+#[derive(Debug, Default)]
+struct Planted {
+    key_mask: u32,
+    lists: [Vec<u32>; 2],
+    pairs: i64,
+}
+
+/// Lengths of the planted lists: enough for sorting, and for more than one block of tables.
+const PLANTED: [usize; 2] = [400, 1100];
+
+impl Planted {
+    /// Makes lists of keys with these bits.
+    ///
+    /// The first key of the first list is disjoint from every key; the first one of the second has all bits.
+    fn set(&mut self, key_mask: u32) {
+        if self.key_mask == key_mask && self.pairs != 0 {
+            return;
+        }
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        for (list, length) in self.lists.iter_mut().zip(PLANTED) {
+            list.clear();
+            // A bit is set with probability 1/8, so that many pairs are disjoint.
+            list.extend((0..length).map(|_| random() & random() & random() & key_mask));
+        }
+        let [top, bottom] = &mut self.lists;
+        (top[0], bottom[0], self.key_mask) = (0, key_mask, key_mask);
+        let disjoint = |key: u32| bottom.iter().filter(|other| key & *other == 0).count();
+        self.pairs = top.iter().map(|&key| disjoint(key)).sum::<usize>() as i64;
+    }
+}
+
+/// Quarter boards as [`Code::HalfBoards`] takes them.
+#[derive(Debug, Default)]
+struct Quarters {
+    boards: Vec<u64>,
+    /// First and number of left boards, first and number of right ones.
+    tasks: Vec<[u32; 4]>,
+    /// Place in `boards` of each slice.
+    places: HashMap<usize, u32>,
+}
+
+/// Groups of a launch per unit of a GPU.
+const GROUPS: usize = 9;
+
+/// Number of leaves of the first launch, and the time of the others.
+const FIRST_LEAVES: usize = 1 << 16;
+const LAUNCH: Duration = Duration::from_millis(50);
+
+/// Keys of a list per task.
+const LIST_KEYS: usize = 1 << 12;
+
+impl Quarters {
+    /// Returns the place of a list, which is copied when it is first seen.
+    fn place(&mut self, list: &[u64]) -> u32 {
+        let Self { boards, places, .. } = self;
+        *places.entry(list.as_ptr() as usize).or_insert_with(|| {
+            let at = narrow(boards.len());
+            boards.extend_from_slice(list);
+            at
+        })
+    }
+
+    fn add(&mut self, left: &[u64], right: &[u64]) {
+        if left.is_empty() || right.is_empty() {
+            return;
+        }
+        // The threads of a group share the right list.
+        let (left, right) = if left.len() > right.len() { (right, left) } else { (left, right) };
+        let (first, second) = (self.place(left), self.place(right));
+        self.tasks.push([first, narrow(left.len()), second, narrow(right.len())]);
+    }
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).expect("lists with fewer than 2^32 keys")
+}
+
+impl DeviceJoin {
+    pub(crate) fn new(device: Arc<Device>) -> Result<Self> {
+        Ok(Self {
+            queue: device.program.queue()?,
+            device,
+            layout: Err(DeviceError::Unfit("no frame was started".to_owned())),
+            planted: Planted::default(),
+            grids: Default::default(),
+            leaf_time: [Duration::ZERO; 2],
+        })
+    }
+
+    /// Makes half boards and sorts them by cell.
+    fn grid(&self, side: Side, quarters: &Quarters) -> Result<Grid> {
+        let (queue, layout) = (&self.queue, self.layout.as_ref().map_err(Clone::clone)?);
+        let planted = &self.planted.lists[side as usize];
+        let (x1, x2) = layout.cells();
+        let (minor, major) = match side {
+            Side::Top => (x2, x1),
+            Side::Bottom => (x1, x2),
+        };
+        let cells = 1_usize << (x1 + x2);
+        let Quarters { boards, tasks, .. } = quarters;
+        let of_boards = queue.memory(8 * boards.len())?;
+        queue.write(&of_boards, 0, boards)?;
+        let of_tasks = queue.memory(16 * tasks.len())?;
+        queue.write(&of_tasks, 0, tasks)?;
+        let moves = queue.memory(4 * 64)?;
+        queue.write(&moves, 0, &layout.moves(side))?;
+        use Argument::{Long, Memory, Word};
+        let groups = boards.len().div_ceil(Code::Arrange.threads());
+        let arguments = [Memory(&of_boards), Word(narrow(boards.len())), Memory(&moves)];
+        queue.launch(Code::Arrange, groups, &arguments)?;
+        // The planted keys are one more cell.
+        let words = cells + 1;
+        let counts = queue.memory(4 * words)?;
+        queue.clear(&counts)?;
+        queue.write(&counts, cells, &[narrow(planted.len())])?;
+        let half_boards = |cells_of: &_, keys: &_, places| {
+            let arguments = [
+                Memory(&of_boards),
+                Memory(&of_tasks),
+                Word(layout.key_mask),
+                Word(narrow(cells - 1)),
+                Memory(cells_of),
+                Memory(keys),
+                Word(places),
+            ];
+            queue.launch(Code::HalfBoards, tasks.len(), &arguments)
+        };
+        half_boards(&counts, &counts, 0)?;
+        let blocks = words.div_ceil(SCAN_WORDS);
+        let sums = queue.memory(4 * (blocks + 1))?;
+        let arguments = [Memory(&counts), Long(words as u64), Memory(&sums)];
+        queue.launch(Code::ScanSums, blocks, &arguments)?;
+        queue.launch(Code::ScanBlocks, 1, &[Memory(&sums), Word(narrow(blocks))])?;
+        let offsets = queue.memory(4 * (words + 1))?;
+        let arguments =
+            [Memory(&counts), Long(words as u64), Memory(&sums), Memory(&offsets), Memory(&counts)];
+        queue.launch(Code::ScanWrite, blocks, &arguments)?;
+        let [all] = queue.read::<u32, 1>(&offsets, words)?;
+        let all = all as usize;
+        let number = all.checked_sub(planted.len());
+        let number = number.ok_or_else(|| DeviceError::Wrong("the keys of a grid".to_owned()))?;
+        let keys = queue.memory(4 * all)?;
+        half_boards(&counts, &keys, 1)?;
+        queue.write(&keys, number, planted)?;
+        let lengths = queue.memory(4 * words)?;
+        let arguments = [Memory(&offsets), Word(minor), Memory(&lengths)];
+        queue.launch(Code::ListLengths, 1 << major, &arguments)?;
+        queue.write(&lengths, cells, &[narrow(planted.len())])?;
+        Ok(Grid { offsets, keys, lengths, number })
+    }
+
+    fn set_part(
+        &mut self,
+        side: Side,
+        part: Part,
+        keys: Keys<'_>,
+        progress: OnProgress<'_>,
+    ) -> std::result::Result<(), Failure> {
+        self.grids[side as usize][part as usize] = None;
+        let mut quarters = Quarters::default();
+        match keys {
+            Keys::List(list) => {
+                list.chunks(LIST_KEYS).for_each(|keys| quarters.add(&[0], keys));
+            }
+            Keys::Made(maker) => {
+                for group in 0..maker.groups() {
+                    maker.quarters(group, &mut |left, right| quarters.add(left, right));
+                    if group % 64 == 0 && progress(0.0).is_break() {
+                        return Err(Failure::Cancelled);
+                    }
+                }
+            }
+        }
+        self.grids[side as usize][part as usize] = Some(self.grid(side, &quarters)?);
+        Ok(())
+    }
+
+    /// Counts the pairs of two grids in launches of about [`LAUNCH`].
+    fn count(
+        &mut self,
+        top: Part,
+        bottom: Part,
+        progress: OnProgress<'_>,
+    ) -> std::result::Result<u64, Failure> {
+        let layout = self.layout.clone()?;
+        let (x1, x2) = layout.cells();
+        let [above, below] = &self.grids;
+        let (Some(top), Some(bottom)) = (&above[top as usize], &below[bottom as usize]) else {
+            return Ok(0);
+        };
+        if top.number == 0 || bottom.number == 0 {
+            return Ok(0);
+        }
+        let (queue, tuning) = (&self.queue, &self.device.tuning);
+        let cells = 1_usize << (x1 + x2);
+        let numbers = queue.memory(4 * 3)?;
+        queue.clear(&numbers)?;
+        let leaves = [queue.memory(4 * cells)?, queue.memory(4 * cells)?];
+        use Argument::{Memory, Word};
+        let build = if self.device.has_tables() { tuning.build_cycles } else { u32::MAX / 4096 };
+        let description = &self.device.description;
+        let arguments = [
+            Memory(&top.lengths),
+            Memory(&bottom.lengths),
+            Word(x1),
+            Word(x2),
+            Word(build),
+            Memory(&numbers),
+            Memory(&leaves[0]),
+            Memory(&leaves[1]),
+        ];
+        queue.launch(Code::ChooseKinds, 8 * description.units as usize, &arguments)?;
+        let [every_pair, by_tables, longest] = queue.read::<u32, 3>(&numbers, 0)?;
+        let longest = (longest as usize).max(PLANTED[1]);
+        let room = narrow(longest.min(MAX_SORTED)) + 4;
+        let all = f64::from(every_pair) + f64::from(by_tables);
+        let mut total = 0;
+        for (kind, code, number) in
+            [(0, Code::JoinEveryPair, every_pair), (1, Code::JoinByTables, by_tables)]
+        {
+            if number == 0 {
+                continue;
+            }
+            let units = description.units as usize;
+            let groups = if description.is_cpu { units } else { GROUPS * units };
+            let scratch = match code {
+                Code::JoinByTables => 4 * groups * (2 * room as usize + SCRATCH_WORDS),
+                _ => 0,
+            };
+            let scratch = queue.memory(scratch)?;
+            let threads = groups * code.threads();
+            let counts = queue.memory(8 * threads)?;
+            queue.clear(&counts)?;
+            let planted = queue.memory(8 * code.threads())?;
+            queue.clear(&planted)?;
+            let next = queue.memory(4)?;
+            let mut from = 0;
+            let mut launches = 0;
+            while from < number {
+                let each = self.leaf_time[kind].as_secs_f64();
+                let wanted = if each > 0.0 {
+                    #[expect(clippy::cast_possible_truncation, reason = "limited below")]
+                    {
+                        (LAUNCH.as_secs_f64() / each) as usize
+                    }
+                } else {
+                    FIRST_LEAVES
+                };
+                let to = number.min(from.saturating_add(narrow(wanted.clamp(1, 1 << 30))));
+                queue.write(&next, 0, &[from])?;
+                let started = Instant::now();
+                let grids = [
+                    Memory(&top.offsets),
+                    Memory(&top.keys),
+                    Memory(&bottom.offsets),
+                    Memory(&bottom.keys),
+                    Word(x1),
+                    Word(x2),
+                    Memory(&top.lengths),
+                    Memory(&bottom.lengths),
+                    Memory(&leaves[kind]),
+                    Word(to),
+                ];
+                let ends = [Memory(&next), Memory(&counts), Memory(&planted)];
+                let lists = [Word(layout.nz), Word(tuning.sort_from), Memory(&scratch), Word(room)];
+                let lists: &[Argument<'_>] = if code == Code::JoinByTables { &lists } else { &[] };
+                queue.launch(code, groups, &[&grids[..], lists, &ends].concat())?;
+                let [end] = queue.read::<u32, 1>(&next, 0)?;
+                let took = started.elapsed();
+                // The planted leaf is one more; then each group finds none left.
+                if end as usize != to as usize + 1 + groups {
+                    let wrong = format!("a launch took {end} leaves instead of {to}");
+                    return Err(DeviceError::Wrong(wrong).into());
+                }
+                // Short launches measure the overhead, so their successors grow step by step.
+                let each = took.div_f64(f64::from(to - from)).max(Duration::from_nanos(1));
+                let least = self.leaf_time[kind].div_f64(4.0);
+                self.leaf_time[kind] = each.max(least);
+                launches += 1;
+                if progress(f64::from(to - from) / all).is_break() {
+                    return Err(Failure::Cancelled);
+                }
+                from = to;
+            }
+            let mut sums = vec![0_i64; threads];
+            queue.read_to(&counts, 0, &mut sums)?;
+            total += sums.iter().sum::<i64>();
+            let mut found = vec![0_i64; code.threads()];
+            queue.read_to(&planted, 0, &mut found)?;
+            let (found, expected) = (found.iter().sum::<i64>(), launches * self.planted.pairs);
+            if found != expected {
+                let wrong = format!("{found} planted pairs found instead of {expected}");
+                return Err(DeviceError::Wrong(wrong).into());
+            }
+        }
+        u64::try_from(total).map_err(|_| DeviceError::Wrong(format!("{total} pairs")).into())
+    }
+
+    /// Keeps a failure of the device, and removes all keys.
+    fn end<T>(
+        &mut self,
+        result: std::result::Result<T, Failure>,
+    ) -> std::result::Result<T, CountError> {
+        result.map_err(|failure| {
+            self.grids = Default::default();
+            match failure {
+                Failure::Cancelled => CountError::Cancelled,
+                Failure::Device(error) => {
+                    self.device.fail(error);
+                    CountError::Device
+                }
+            }
+        })
+    }
+}
+
+enum Failure {
+    Cancelled,
+    Device(DeviceError),
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl DisjointPairs for DeviceJoin {
+    fn start(&mut self, shared_bits: u64, top: Keys<'_>, bottom: Keys<'_>) {
+        self.grids = Default::default();
+        self.layout = Layout::new(shared_bits, top, bottom);
+        if let Ok(layout) = &self.layout {
+            self.planted.set(layout.key_mask);
+        }
+    }
+
+    fn set(
+        &mut self,
+        side: Side,
+        part: Part,
+        keys: Keys<'_>,
+        progress: OnProgress<'_>,
+    ) -> std::result::Result<(), CountError> {
+        let set = self.set_part(side, part, keys, progress);
+        self.end(set)
+    }
+
+    fn join(
+        &mut self,
+        top: Part,
+        bottom: Part,
+        progress: OnProgress<'_>,
+    ) -> std::result::Result<u64, CountError> {
+        let counted = self.count(top, bottom, progress);
+        self.end(counted)
+    }
+}

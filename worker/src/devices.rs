@@ -1,0 +1,100 @@
+//! Choice of OpenCL devices, and their self-test.
+
+use std::{str::FromStr, sync::Arc};
+
+use accelerator::{Device, DeviceError, Tuning, devices};
+use cli::memory::MemorySize;
+
+/// The value of `--device`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// Every GPU that passes its self-test.
+    Auto,
+    /// The devices with these indices or parts of their names; none if empty.
+    Chosen(Vec<String>),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let chosen: Vec<_> = text.split(',').map(|one| one.trim().to_lowercase()).collect();
+        match text {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::Chosen(Vec::new())),
+            _ if chosen.iter().any(String::is_empty) => {
+                Err("expected auto, none, or indices or parts of names, separated by commas"
+                    .to_owned())
+            }
+            _ => Ok(Self::Chosen(chosen)),
+        }
+    }
+}
+
+impl DeviceChoice {
+    /// Opens and tests the chosen devices.
+    ///
+    /// # Errors
+    /// If a device that was chosen by index or name does not pass, or there is none.
+    pub fn open(&self, memory: Option<MemorySize>) -> Result<Vec<Arc<Device>>, String> {
+        let chosen = match self {
+            Self::Auto => {
+                let warn = |index: usize, error: &DeviceError| {
+                    tracing::warn!("device {index} is not used: {error}");
+                };
+                let open =
+                    |index| tested(index, memory).inspect_err(|error| warn(index, error)).ok();
+                return Ok(gpus().filter_map(open).collect());
+            }
+            Self::Chosen(chosen) => chosen,
+        };
+        let mut indices = Vec::new();
+        for one in chosen {
+            indices.extend(match one.parse() {
+                Ok(index) => vec![index],
+                Err(_) => named(one)?,
+            });
+        }
+        indices.sort_unstable();
+        indices.dedup();
+        let open = |index| {
+            tested(index, memory).map_err(|error| {
+                format!("device {index} cannot be used: {error}; see worker devices")
+            })
+        };
+        indices.into_iter().map(open).collect()
+    }
+}
+
+/// Returns the devices with this part, in lower case, of their names.
+///
+/// # Errors
+/// If there is none.
+fn named(part: &str) -> Result<Vec<usize>, String> {
+    let has_part = |(index, device): (usize, Result<accelerator::Description, _>)| {
+        device.is_ok_and(|device| device.name.to_lowercase().contains(part)).then_some(index)
+    };
+    let found: Vec<_> = devices().into_iter().enumerate().filter_map(has_part).collect();
+    if found.is_empty() {
+        return Err(format!("no OpenCL device has {part} in its name; see worker devices"));
+    }
+    Ok(found)
+}
+
+fn gpus() -> impl Iterator<Item = usize> {
+    let is_gpu = |(index, device): (usize, Result<accelerator::Description, _>)| {
+        device.is_ok_and(|device| !device.is_cpu).then_some(index)
+    };
+    devices().into_iter().enumerate().filter_map(is_gpu)
+}
+
+/// Opens and tests a device.
+///
+/// # Errors
+/// If it does not pass.
+pub fn tested(index: usize, memory: Option<MemorySize>) -> Result<Arc<Device>, DeviceError> {
+    let memory = memory.map(MemorySize::bytes);
+    let device = Device::open(index, memory, Tuning::default())?;
+    device.self_test()?;
+    Ok(device)
+}
