@@ -221,10 +221,19 @@ FN u32 next_leaf(G u32 *next, L u32 *at) {
     return taken;
 }
 
-// Counts the pairs of leaves up to `number` and of the planted leaf, which `planted` gets. The groups use
-// 2 `room` + MAX_PARTS BUCKETS words of `scratch` each, where `room` is the length of the longest list.
+// Adds the pairs of a thread to those of its group. `sums` has room for one number per thread.
+FN void add_to_group(L i64 *sums, i64 pairs, G i64 *counts) {
+    sums[TID] = pairs;
+    SYNC();
+    if (TID > 0) return;
+    for (u32 i = 0; i < THREADS; i++) counts[GROUP] += sums[i];
+}
+
+// Counts the pairs of leaves up to `number`: `counts` has those of each group, then those of each thread in the planted
+// leaf. The groups use 2 `room` + MAX_PARTS BUCKETS words of `scratch` each, where `room` is the length of the longest
+// list.
 KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 number, u32 nz, u32 sort_from,
-                                        G u32 *scratch, u32 room, G u32 *next, G i64 *counts, G i64 *planted) {
+                                        G u32 *scratch, u32 room, G u32 *next, G i64 *counts) {
     // Four words at a time, because probes are read so. Its address is a constant: a parameter would take an addition
     // per table.
     L uint4 words[TABLES_WORDS / 4];
@@ -300,11 +309,11 @@ KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 nu
         t.eights = 0;
         if (at == number) {
             i64 found = sum + total(&t) - before;
-            planted[TID] += found;
+            counts[NGROUPS + TID] += found;
             sum -= found;
         }
     }
-    counts[GROUP * THREADS + TID] += sum + total(&t);
+    add_to_group((L i64 *)words, sum + total(&t), counts);
 }
 
 #define PAIR_THREADS 128
@@ -313,9 +322,8 @@ KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 nu
 // Keys of the longer list that a thread holds; probes are read by all threads at once.
 #define KEYS 4
 
-// Tests every pair of leaves up to `number` and of the planted leaf, which `planted` gets.
-KERNEL_OF(PAIR_THREADS) join_every_pair(GRID_PARAMS, G const u32 *leaves, u32 number, G u32 *next, G i64 *counts,
-                                        G i64 *planted) {
+// Tests every pair of leaves up to `number`; `counts` as above.
+KERNEL_OF(PAIR_THREADS) join_every_pair(GRID_PARAMS, G const u32 *leaves, u32 number, G u32 *next, G i64 *counts) {
     L uint4 words[(PAIR_PROBES + PAIR_KEYS + 2 * PAIR_THREADS) / 4];
     L u32 *smem = (L u32 *)words, *held = smem + PAIR_PROBES, *scan = held + PAIR_KEYS;
     i64 sum = 0;
@@ -361,9 +369,9 @@ KERNEL_OF(PAIR_THREADS) join_every_pair(GRID_PARAMS, G const u32 *leaves, u32 nu
             }
         }
         if (at == number) {
-            planted[TID] += sum - before;
+            counts[NGROUPS + TID] += sum - before;
             sum = before;
         }
     }
-    counts[GROUP * THREADS + TID] += sum;
+    add_to_group((L i64 *)words, sum, counts);
 }

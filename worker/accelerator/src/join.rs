@@ -279,11 +279,9 @@ impl DeviceJoin {
                 _ => 0,
             };
             let scratch = queue.memory(scratch)?;
-            let threads = groups * code.threads();
-            let counts = queue.memory(8 * threads)?;
+            let mut found = vec![0_i64; groups + code.threads()];
+            let counts = queue.memory(size_of_val(&*found))?;
             queue.clear(&counts)?;
-            let planted = queue.memory(8 * code.threads())?;
-            queue.clear(&planted)?;
             let next = queue.memory(4)?;
             let mut from = 0;
             let mut launches = 0;
@@ -312,7 +310,7 @@ impl DeviceJoin {
                     Memory(&leaves[kind]),
                     Word(to),
                 ];
-                let ends = [Memory(&next), Memory(&counts), Memory(&planted)];
+                let ends = [Memory(&next), Memory(&counts)];
                 let lists = [Word(layout.nz), Word(tuning.sort_from), Memory(&scratch), Word(room)];
                 let lists: &[Argument<'_>] = if code == Code::JoinByTables { &lists } else { &[] };
                 queue.launch(code, groups, &[&grids[..], lists, &ends].concat())?;
@@ -333,12 +331,10 @@ impl DeviceJoin {
                 }
                 from = to;
             }
-            let mut sums = vec![0_i64; threads];
-            queue.read_to(&counts, 0, &mut sums)?;
-            total += sums.iter().sum::<i64>();
-            let mut found = vec![0_i64; code.threads()];
-            queue.read_to(&planted, 0, &mut found)?;
-            let (found, expected) = (found.iter().sum::<i64>(), launches * self.planted.pairs);
+            queue.read_to(&counts, 0, &mut found)?;
+            let planted = found.split_off(groups);
+            total += found.iter().sum::<i64>();
+            let (found, expected) = (planted.iter().sum::<i64>(), launches * self.planted.pairs);
             if found != expected {
                 let wrong = format!("{found} planted pairs found instead of {expected}");
                 return Err(DeviceError::Wrong(wrong).into());

@@ -13,6 +13,7 @@ mod self_test;
 
 use std::{
     fmt,
+    ops::RangeInclusive,
     sync::{Arc, OnceLock},
 };
 
@@ -60,8 +61,9 @@ pub struct Device {
     failure: OnceLock<DeviceError>,
 }
 
-/// Joins that share a device: the host makes quarter boards of one frame while the device joins another one.
-pub const JOINS: usize = 2;
+/// Joins that share a device, so that the host makes quarter boards of frames while the device joins another one: as
+/// many as have 4 GiB each.
+const JOINS: RangeInclusive<usize> = 2..=4;
 
 /// Registers of a thread on NVIDIA: with fewer, the compiler spills some of them.
 const REGISTERS: u32 = 128;
@@ -155,7 +157,13 @@ impl Device {
         TABLES_BYTES <= self.description.local_bytes
     }
 
-    /// Creates one of [`JOINS`] joins.
+    /// Returns the number of joins that keep the device busy.
+    pub fn joins(&self) -> usize {
+        let joins = usize::try_from(self.memory_bytes >> 32).unwrap_or(usize::MAX);
+        joins.clamp(*JOINS.start(), *JOINS.end())
+    }
+
+    /// Creates one of the [`Self::joins`].
     ///
     /// # Errors
     /// Those of the driver.
@@ -163,7 +171,7 @@ impl Device {
         let join = DeviceJoin::new(self.clone())?;
         Ok(Accelerator {
             join: Box::new(join),
-            most_keys: self.most_keys(self.memory_bytes / JOINS as u64),
+            most_keys: self.most_keys(self.memory_bytes / self.joins() as u64),
             min_pairs: self.tuning.min_pairs,
             held_keys: self.tuning.min_pairs.min(1 << 16),
         })

@@ -169,7 +169,7 @@ pub(crate) struct Resources {
     /// Instruction set: auto, scalar, avx2, avx512 or neon.
     #[arg(long, value_parser = kernel, default_value = "auto")]
     pub(crate) kernel: Kernel,
-    /// OpenCL devices to count on too, each with two of the threads: auto (every GPU that passes its self-test),
+    /// OpenCL devices to count on too, each with two to four of the threads: auto (every GPU that passes its self-test),
     /// none, or indices or parts of names of `worker devices`, separated by commas.
     #[arg(long, value_name = "DEVICE", default_value = "none")]
     pub(crate) device: DeviceChoice,

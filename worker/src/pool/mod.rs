@@ -9,7 +9,7 @@ mod tests;
 use std::{
     any::Any,
     collections::{BTreeSet, HashMap, VecDeque},
-    io,
+    io, iter,
     ops::{ControlFlow, Range},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use accelerator::{Device, DeviceError, JOINS};
+use accelerator::{Device, DeviceError};
 use cli::{
     memory::{MemorySize, end_reservation},
     threads::TooLittleMemory,
@@ -269,9 +269,11 @@ impl Pool {
             tests: Default::default(),
         });
         let pool = Self { shared };
+        let feeds = |device: &Arc<Device>| iter::repeat_n(device.clone(), device.joins());
+        let mut devices = devices.iter().flat_map(feeds);
         for index in 0..threads {
             let (shared, make, events) = (pool.shared.clone(), make.clone(), sender.clone());
-            let device = devices.get(index / JOINS).cloned();
+            let device = devices.next();
             std::thread::Builder::new()
                 .name(format!("count-{index}"))
                 .spawn(move || work(&shared, index, device, &*make, &events))?;
