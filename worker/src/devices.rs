@@ -38,14 +38,7 @@ impl DeviceChoice {
     /// If a device that was chosen by index or name does not pass, or there is none.
     pub fn open(&self, memory: Option<MemorySize>) -> Result<Vec<Arc<Device>>, String> {
         let chosen = match self {
-            Self::Auto => {
-                let warn = |index: usize, error: &DeviceError| {
-                    tracing::warn!("device {index} is not used: {error}");
-                };
-                let open =
-                    |index| tested(index, memory).inspect_err(|error| warn(index, error)).ok();
-                return Ok(gpus().filter_map(open).collect());
-            }
+            Self::Auto => return Ok(gpus(memory)),
             Self::Chosen(chosen) => chosen,
         };
         let mut indices = Vec::new();
@@ -81,11 +74,21 @@ fn named(part: &str) -> Result<Vec<usize>, String> {
     Ok(found)
 }
 
-fn gpus() -> impl Iterator<Item = usize> {
-    let is_gpu = |(index, device): (usize, Result<accelerator::Description, _>)| {
-        device.is_ok_and(|device| !device.is_cpu).then_some(index)
-    };
-    devices().into_iter().enumerate().filter_map(is_gpu)
+/// Opens and tests every GPU; logs why one is not used.
+fn gpus(memory: Option<MemorySize>) -> Vec<Arc<Device>> {
+    let mut passed = Vec::new();
+    for (index, description) in devices().into_iter().enumerate() {
+        let tested = match description {
+            Ok(description) if description.is_cpu => continue,
+            Ok(_) => tested(index, memory),
+            Err(error) => Err(error),
+        };
+        match tested {
+            Ok(device) => passed.push(device),
+            Err(error) => tracing::warn!("device {index} is not used: {error}"),
+        }
+    }
+    passed
 }
 
 /// Opens and tests a device.

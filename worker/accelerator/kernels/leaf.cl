@@ -9,7 +9,6 @@
 #define WEIGHT_OF_FOURS 4
 #endif
 
-#define TABLE_THREADS 128
 #define MAX_PROBES 2048
 #define MAX_NZ 4
 #define PROBE_WORDS (MAX_PROBES + 8 * BUCKETS)
@@ -28,23 +27,17 @@
 #define AT_LIVE (AT_LENGTHS + BUCKETS)
 #define AT_PART (AT_LIVE + BUCKETS)
 #define AT_SCAN (AT_PART + BUCKETS)
-#define TABLES_WORDS (AT_SCAN + TABLE_THREADS)
+#define TABLES_WORDS (AT_SCAN + LEAF_THREADS)
 
-// ROW_OFFSET: bytes from `lane` (below 256) and row number g of a probe, in rows of 256 bytes.
-// Both are one instruction on NVIDIA and AMD; NO_BYTE_PERM takes plain OpenCL there as well.
-#if (defined(cl_nv_pragma_unroll) || defined(__NV_CL_C_VERSION)) && !defined(NO_BYTE_PERM)
+// `byte_perm` picks four of the eight bytes of b and a. ROW_OFFSET: bytes from `lane` (below 256) and row number g of a
+// probe, in rows of 256 bytes. Both are one instruction on NVIDIA.
+#ifdef NVIDIA
 FN u32 byte_perm(u32 a, u32 b, u32 s) {
     u32 r;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(s));
     return r;
 }
 #define ROW_OFFSET(p, lane, g) byte_perm(p, lane, 0x5504 | (g) << 4)
-#elif defined(__AMDGCN__) && !defined(NO_BYTE_PERM)
-FN u32 byte_perm(u32 a, u32 b, u32 s) {
-    u32 each = (s & 0xf) | (s & 0xf0) << 4 | (s & 0xf00) << 8 | (s & 0xf000) << 12;
-    return __builtin_amdgcn_perm(b, a, each);
-}
-#define ROW_OFFSET(p, lane, g) __builtin_amdgcn_perm(lane, p, 0x0c0c0004 | (g) << 8)
 #else
 FN u32 byte_perm(u32 a, u32 b, u32 s) {
     u64 ab = ((u64)b << 32) | a;
@@ -61,14 +54,14 @@ FN u32 byte_perm(u32 a, u32 b, u32 s) {
 FN void sort_by_bucket(L const u32 *from, u32 number, L u32 *to, u32 nz, u32 align, u32 mask, L u32 *starts,
                        L u32 *lengths, L u32 *counters, L u32 *scan) {
     u32 buckets = 1u << nz;
-    for (u32 z = 0; z < buckets; z++) counters[z * THREADS + TID] = 0;
-    for (u32 i = TID; i < number; i += THREADS) counters[bucket_of(from[i], nz) * THREADS + TID]++;
+    for (u32 z = 0; z < buckets; z++) counters[z * LEAF_THREADS + TID] = 0;
+    for (u32 i = TID; i < number; i += LEAF_THREADS) counters[bucket_of(from[i], nz) * LEAF_THREADS + TID]++;
     SYNC();
     u32 sum = 0;
     for (u32 j = 0; j < buckets; j++) sum += counters[TID * buckets + j];
     scan[TID] = sum;
-    add_up_words(scan);
-    u32 at = scan[TID] - sum, each = THREADS / buckets, own = TID / each, before = 0;
+    add_up_words(scan, LEAF_THREADS);
+    u32 at = scan[TID] - sum, each = LEAF_THREADS / buckets, own = TID / each, before = 0;
     for (u32 z = 0; z < own; z++) {
         u32 end = scan[(z + 1) * each - 1];
         at += (align - (end - before) % align) % align;
@@ -84,9 +77,9 @@ FN void sort_by_bucket(L const u32 *from, u32 number, L u32 *to, u32 nz, u32 ali
         at += n;
     }
     SYNC();
-    for (u32 i = TID; i < number; i += THREADS) {
+    for (u32 i = TID; i < number; i += LEAF_THREADS) {
         u32 key = from[i];
-        to[counters[bucket_of(key, nz) * THREADS + TID]++] = key & mask;
+        to[counters[bucket_of(key, nz) * LEAF_THREADS + TID]++] = key & mask;
     }
     SYNC();
 }
@@ -175,19 +168,16 @@ FN void eight(L u32 *smem, L const uint4 *probes, u32 mask, Tally *t) {
     t->eights += popcount(e);
 }
 
-// Teams of 32 threads in a subgroup.
-#define TEAMS (SUBGROUP > 32 ? SUBGROUP / 32 : 1)
-
-// Adds the disjoint pairs of the probes in local memory and of a list of keys. 32 threads, a team, have a row
-// between them; the teams of a subgroup take the eights of probes in turn, so that they stay in step.
+// Adds the disjoint pairs of the probes in local memory and of a list of keys. 32 threads, a warp, have a row between
+// them. Each warp takes its share of the eights of probes.
 FN void visit(L u32 *smem, G const u32 *keys, u32 many, u32 nz, Tally *t) {
-    u32 lane = TID % 32, team = TID / 32 % TEAMS, warp = TID / (32 * TEAMS), warps = THREADS / (32 * TEAMS);
+    u32 lane = TID % 32, warp = TID / 32, warps = LEAF_THREADS / 32;
     u32 buckets = 1u << nz;
     for (u32 start = 0; start < many; start += 1024) {
         build(smem, keys, start, many, nz);
-        for (u32 z = TID; z < buckets; z += THREADS) smem[AT_LIVE + z] = 0;
+        for (u32 z = TID; z < buckets; z += LEAF_THREADS) smem[AT_LIVE + z] = 0;
         SYNC();
-        for (u32 i = TID; i < buckets * 32; i += THREADS) {
+        for (u32 i = TID; i < buckets * 32; i += LEAF_THREADS) {
             if (mask_of(smem, i / 32, i % 32, start, many) != ~0u) smem[AT_LIVE + i / 32] = 1;
         }
         SYNC();
@@ -204,9 +194,9 @@ FN void visit(L u32 *smem, G const u32 *keys, u32 many, u32 nz, Tally *t) {
             u32 mask = mask_of(smem, z, lane, start, many);
             L const uint4 *at = (L const uint4 *)&smem[AT_PROBES + smem[AT_STARTS + z]];
             // Every key that the mask leaves is disjoint from a probe that fills up a bucket.
-            u32 padding = b == own && (b - 1 - a) % TEAMS == team ? own * 8 - n : 0, blocked = popcount(mask);
-            t->zeros += (i64)((b - a + TEAMS - 1 - team) / TEAMS) * 256 - (i64)padding * (32 - blocked);
-            for (u32 u = a + team; u < b; u += TEAMS) eight(smem, at + 2 * u, mask, t);
+            u32 padding = b == own ? own * 8 - n : 0, blocked = popcount(mask);
+            t->zeros += (i64)(b - a) * 256 - (i64)padding * (32 - blocked);
+            for (u32 u = a; u < b; u++) eight(smem, at + 2 * u, mask, t);
         }
         SYNC();
     }
@@ -221,18 +211,17 @@ FN u32 next_leaf(G u32 *next, L u32 *at) {
     return taken;
 }
 
-// Adds the pairs of a thread to those of its group. `sums` has room for one number per thread.
-FN void add_to_group(L i64 *sums, i64 pairs, G i64 *counts) {
-    sums[TID] = pairs;
-    SYNC();
-    if (TID > 0) return;
-    for (u32 i = 0; i < THREADS; i++) counts[GROUP] += sums[i];
+// Adds the pairs of a thread to those of its group, in two words: not every device adds 64 bits at once.
+FN void add_to_group(i64 pairs, G i64 *counts) {
+    G u32 *words = (G u32 *)&counts[GROUP];
+    u32 low = (u32)pairs, before = ADD_G(&words[0], low);
+    ADD_G(&words[1], (u32)(pairs >> 32) + (before + low < low));
 }
 
 // Counts the pairs of leaves up to `number`: `counts` has those of each group, then those of each thread in the planted
 // leaf. The groups use 2 `room` + MAX_PARTS BUCKETS words of `scratch` each, where `room` is the length of the longest
 // list.
-KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 number, u32 nz, u32 sort_from,
+KERNEL_OF(LEAF_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 number, u32 nz, u32 sort_from,
                                         G u32 *scratch, u32 room, G u32 *next, G i64 *counts) {
     // Four words at a time, because probes are read so. Its address is a constant: a parameter would take an addition
     // per table.
@@ -254,7 +243,7 @@ KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 nu
         while (leaf.few.first < leaf.few.cells) {
             u32 count = gather(&leaf.few, smem, MAX_PROBES, counters);
             if (count == 0) continue;
-            for (u32 i = TID; i < PROBE_WORDS / 4; i += THREADS) ((L uint4 *)(smem + AT_PROBES))[i] = (uint4)(0, 0, 0, 0);
+            for (u32 i = TID; i < PROBE_WORDS / 4; i += LEAF_THREADS) ((L uint4 *)(smem + AT_PROBES))[i] = (uint4)(0, 0, 0, 0);
             SYNC();
             sort_by_bucket(smem, count, smem + AT_PROBES, nz, 8, 0x3f3f3f3f, starts, lengths, counters, smem + AT_SCAN);
             List all = leaf.many;
@@ -267,17 +256,17 @@ KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 nu
                         from = PORTION;
                         sort_by_bucket(smem, own, smem + PORTION, nz, 1, ~0u, smem + AT_LIVE, smem + AT_PART, counters,
                                        smem + AT_SCAN);
-                        for (u32 z = TID; z < buckets; z += THREADS) {
+                        for (u32 z = TID; z < buckets; z += LEAF_THREADS) {
                             ends[parts * BUCKETS + z] = smem[AT_LIVE + z] + smem[AT_PART + z];
                         }
                     }
-                    for (u32 i = TID; i < own; i += THREADS) gathered[many + i] = smem[from + i];
+                    for (u32 i = TID; i < own; i += LEAF_THREADS) gathered[many + i] = smem[from + i];
                     many += own;
                     SYNC();
                 }
                 if (sorts && parts > 1) {
                     // Moves the buckets of all portions together: word (p, z) is what to add to a key's place.
-                    for (u32 z = TID; z < buckets; z += THREADS) {
+                    for (u32 z = TID; z < buckets; z += LEAF_THREADS) {
                         u32 n = 0;
                         for (u32 p = 0; p < parts; p++) {
                             smem[p * BUCKETS + z] = n;
@@ -286,7 +275,7 @@ KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 nu
                         smem[AT_PART + z] = n;
                     }
                     SYNC();
-                    for (u32 i = TID; i < parts * buckets; i += THREADS) {
+                    for (u32 i = TID; i < parts * buckets; i += LEAF_THREADS) {
                         u32 p = i / buckets, z = i % buckets, add = 0;
                         for (u32 y = 0; y < z; y++) add += smem[AT_PART + y];
                         smem[p * BUCKETS + z] += add - (z > 0 ? ends[p * BUCKETS + z - 1] : 0);
@@ -294,7 +283,7 @@ KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 nu
                     SYNC();
                     for (u32 p = 0, first = 0; p < parts; p++) {
                         u32 own = ends[p * BUCKETS + buckets - 1];
-                        for (u32 i = TID; i < own; i += THREADS) {
+                        for (u32 i = TID; i < own; i += LEAF_THREADS) {
                             u32 key = gathered[first + i];
                             sorted[smem[p * BUCKETS + bucket_of(key, nz)] + i] = key;
                         }
@@ -313,18 +302,17 @@ KERNEL_OF(TABLE_THREADS) join_by_tables(GRID_PARAMS, G const u32 *leaves, u32 nu
             sum -= found;
         }
     }
-    add_to_group((L i64 *)words, sum + total(&t), counts);
+    add_to_group(sum + total(&t), counts);
 }
 
-#define PAIR_THREADS 128
 #define PAIR_PROBES 1024
 #define PAIR_KEYS 2048
 // Keys of the longer list that a thread holds; probes are read by all threads at once.
 #define KEYS 4
 
 // Tests every pair of leaves up to `number`; `counts` as above.
-KERNEL_OF(PAIR_THREADS) join_every_pair(GRID_PARAMS, G const u32 *leaves, u32 number, G u32 *next, G i64 *counts) {
-    L uint4 words[(PAIR_PROBES + PAIR_KEYS + 2 * PAIR_THREADS) / 4];
+KERNEL_OF(LEAF_THREADS) join_every_pair(GRID_PARAMS, G const u32 *leaves, u32 number, G u32 *next, G i64 *counts) {
+    L uint4 words[(PAIR_PROBES + PAIR_KEYS + 2 * LEAF_THREADS) / 4];
     L u32 *smem = (L u32 *)words, *held = smem + PAIR_PROBES, *scan = held + PAIR_KEYS;
     i64 sum = 0;
     for (;;) {
@@ -335,16 +323,16 @@ KERNEL_OF(PAIR_THREADS) join_every_pair(GRID_PARAMS, G const u32 *leaves, u32 nu
         while (leaf.few.first < leaf.few.cells) {
             u32 count = gather(&leaf.few, smem, PAIR_PROBES, scan);
             // Bit 31 makes every probe conflict with the keys past the end.
-            for (u32 i = TID; i < count; i += THREADS) smem[i] |= 0x80000000u;
+            for (u32 i = TID; i < count; i += LEAF_THREADS) smem[i] |= 0x80000000u;
             SYNC();
             List all = leaf.many;
             while (count > 0 && all.first < all.cells) {
                 u32 many = gather(&all, held, PAIR_KEYS, scan);
-                for (u32 start = 0; start < many; start += KEYS * THREADS) {
+                for (u32 start = 0; start < many; start += KEYS * LEAF_THREADS) {
                     u32 key[KEYS];
                     float n[KEYS];
                     UNROLL for (u32 k = 0; k < KEYS; k++) {
-                        u32 at = start + k * THREADS + TID;
+                        u32 at = start + k * LEAF_THREADS + TID;
                         key[k] = at < many ? held[at] : 0x80000000u;
                         n[k] = 0;
                     }
@@ -373,5 +361,5 @@ KERNEL_OF(PAIR_THREADS) join_every_pair(GRID_PARAMS, G const u32 *leaves, u32 nu
             sum = before;
         }
     }
-    add_to_group((L i64 *)words, sum, counts);
+    add_to_group(sum, counts);
 }

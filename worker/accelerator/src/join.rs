@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -94,7 +95,7 @@ struct Quarters {
 const GROUPS: usize = 9;
 
 /// Number of leaves of the first launch, and the time of the others.
-const FIRST_LEAVES: usize = 1 << 16;
+const FIRST_LEAVES: u32 = 1 << 16;
 const LAUNCH: Duration = Duration::from_millis(50);
 
 /// Keys of a list per task.
@@ -129,7 +130,7 @@ fn narrow(number: usize) -> u32 {
 impl DeviceJoin {
     pub(crate) fn new(device: Arc<Device>) -> Result<Self> {
         Ok(Self {
-            queue: device.program.queue()?,
+            queue: device.queue()?,
             device,
             layout: Err(DeviceError::Unfit("no frame was started".to_owned())),
             planted: Planted::default(),
@@ -155,7 +156,7 @@ impl DeviceJoin {
         queue.write(&of_tasks, 0, tasks)?;
         let moves = queue.memory(4 * 64)?;
         queue.write(&moves, 0, &layout.moves(side))?;
-        use Argument::{Long, Memory, Word};
+        use Argument::{Memory, Word};
         let groups = boards.len().div_ceil(Code::Arrange.threads());
         let arguments = [Memory(&of_boards), Word(narrow(boards.len())), Memory(&moves)];
         queue.launch(Code::Arrange, groups, &arguments)?;
@@ -179,12 +180,17 @@ impl DeviceJoin {
         half_boards(&counts, &counts, 0)?;
         let blocks = words.div_ceil(SCAN_WORDS);
         let sums = queue.memory(4 * (blocks + 1))?;
-        let arguments = [Memory(&counts), Long(words as u64), Memory(&sums)];
+        let arguments = [Memory(&counts), Word(narrow(words)), Memory(&sums)];
         queue.launch(Code::ScanSums, blocks, &arguments)?;
         queue.launch(Code::ScanBlocks, 1, &[Memory(&sums), Word(narrow(blocks))])?;
         let offsets = queue.memory(4 * (words + 1))?;
-        let arguments =
-            [Memory(&counts), Long(words as u64), Memory(&sums), Memory(&offsets), Memory(&counts)];
+        let arguments = [
+            Memory(&counts),
+            Word(narrow(words)),
+            Memory(&sums),
+            Memory(&offsets),
+            Memory(&counts),
+        ];
         queue.launch(Code::ScanWrite, blocks, &arguments)?;
         let [all] = queue.read::<u32, 1>(&offsets, words)?;
         let all = all as usize;
@@ -226,14 +232,14 @@ impl DeviceJoin {
         Ok(())
     }
 
-    /// Counts the pairs of two grids in launches of about [`LAUNCH`].
+    /// Counts the pairs of two grids.
     fn count(
         &mut self,
         top: Part,
         bottom: Part,
         progress: OnProgress<'_>,
     ) -> std::result::Result<u64, Failure> {
-        let layout = self.layout.clone()?;
+        let layout = self.layout.as_ref().map_err(Clone::clone)?;
         let (x1, x2) = layout.cells();
         let [above, below] = &self.grids;
         let (Some(top), Some(bottom)) = (&above[top as usize], &below[bottom as usize]) else {
@@ -242,14 +248,14 @@ impl DeviceJoin {
         if top.number == 0 || bottom.number == 0 {
             return Ok(0);
         }
-        let (queue, tuning) = (&self.queue, &self.device.tuning);
+        let (queue, device) = (&self.queue, &self.device);
         let cells = 1_usize << (x1 + x2);
         let numbers = queue.memory(4 * 3)?;
         queue.clear(&numbers)?;
         let leaves = [queue.memory(4 * cells)?, queue.memory(4 * cells)?];
         use Argument::{Memory, Word};
-        let build = if self.device.has_tables() { tuning.build_cycles } else { u32::MAX / 4096 };
-        let description = &self.device.description;
+        let build = if device.has_tables() { device.tuning.build_cycles } else { u32::MAX / 4096 };
+        let units = device.description.units as usize;
         let arguments = [
             Memory(&top.lengths),
             Memory(&bottom.lengths),
@@ -260,85 +266,36 @@ impl DeviceJoin {
             Memory(&leaves[0]),
             Memory(&leaves[1]),
         ];
-        queue.launch(Code::ChooseKinds, 8 * description.units as usize, &arguments)?;
+        queue.launch(Code::ChooseKinds, 8 * units, &arguments)?;
         let [every_pair, by_tables, longest] = queue.read::<u32, 3>(&numbers, 0)?;
-        let longest = (longest as usize).max(PLANTED[1]);
-        let room = narrow(longest.min(MAX_SORTED)) + 4;
-        let all = f64::from(every_pair) + f64::from(by_tables);
+        let room = narrow((longest as usize).clamp(PLANTED[1], MAX_SORTED)) + 4;
+        let groups = if device.description.is_cpu { units } else { GROUPS * units };
+        let words = groups * (2 * room as usize + SCRATCH_WORDS);
+        let scratch = queue.memory(if by_tables > 0 { 4 * words } else { 0 })?;
+        let [one_by_one, tables] = &leaves;
+        let grids = [
+            Memory(&top.offsets),
+            Memory(&top.keys),
+            Memory(&bottom.offsets),
+            Memory(&bottom.keys),
+            Word(x1),
+            Word(x2),
+            Memory(&top.lengths),
+            Memory(&bottom.lengths),
+        ];
+        let lists = [Word(layout.nz), Word(device.tuning.sort_from), Memory(&scratch), Word(room)];
+        let kinds = [
+            (Code::JoinEveryPair, one_by_one, every_pair, &lists[..0]),
+            (Code::JoinByTables, tables, by_tables, &lists[..]),
+        ];
+        let share = 1.0 / (f64::from(every_pair) + f64::from(by_tables));
         let mut total = 0;
-        for (kind, code, number) in
-            [(0, Code::JoinEveryPair, every_pair), (1, Code::JoinByTables, by_tables)]
+        for ((code, leaves, number, lists), leaf_time) in kinds.into_iter().zip(&mut self.leaf_time)
         {
-            if number == 0 {
-                continue;
-            }
-            let units = description.units as usize;
-            let groups = if description.is_cpu { units } else { GROUPS * units };
-            let scratch = match code {
-                Code::JoinByTables => 4 * groups * (2 * room as usize + SCRATCH_WORDS),
-                _ => 0,
-            };
-            let scratch = queue.memory(scratch)?;
-            let mut found = vec![0_i64; groups + code.threads()];
-            let counts = queue.memory(size_of_val(&*found))?;
-            queue.clear(&counts)?;
-            let next = queue.memory(4)?;
-            let mut from = 0;
-            let mut launches = 0;
-            while from < number {
-                let each = self.leaf_time[kind].as_secs_f64();
-                let wanted = if each > 0.0 {
-                    #[expect(clippy::cast_possible_truncation, reason = "limited below")]
-                    {
-                        (LAUNCH.as_secs_f64() / each) as usize
-                    }
-                } else {
-                    FIRST_LEAVES
-                };
-                let to = number.min(from.saturating_add(narrow(wanted.clamp(1, 1 << 30))));
-                queue.write(&next, 0, &[from])?;
-                let started = Instant::now();
-                let grids = [
-                    Memory(&top.offsets),
-                    Memory(&top.keys),
-                    Memory(&bottom.offsets),
-                    Memory(&bottom.keys),
-                    Word(x1),
-                    Word(x2),
-                    Memory(&top.lengths),
-                    Memory(&bottom.lengths),
-                    Memory(&leaves[kind]),
-                    Word(to),
-                ];
-                let ends = [Memory(&next), Memory(&counts)];
-                let lists = [Word(layout.nz), Word(tuning.sort_from), Memory(&scratch), Word(room)];
-                let lists: &[Argument<'_>] = if code == Code::JoinByTables { &lists } else { &[] };
-                queue.launch(code, groups, &[&grids[..], lists, &ends].concat())?;
-                let [end] = queue.read::<u32, 1>(&next, 0)?;
-                let took = started.elapsed();
-                // The planted leaf is one more; then each group finds none left.
-                if end as usize != to as usize + 1 + groups {
-                    let wrong = format!("a launch took {end} leaves instead of {to}");
-                    return Err(DeviceError::Wrong(wrong).into());
-                }
-                // Short launches measure the overhead, so their successors grow step by step.
-                let each = took.div_f64(f64::from(to - from)).max(Duration::from_nanos(1));
-                let least = self.leaf_time[kind].div_f64(4.0);
-                self.leaf_time[kind] = each.max(least);
-                launches += 1;
-                if progress(f64::from(to - from) / all).is_break() {
-                    return Err(Failure::Cancelled);
-                }
-                from = to;
-            }
-            queue.read_to(&counts, 0, &mut found)?;
-            let planted = found.split_off(groups);
-            total += found.iter().sum::<i64>();
-            let (found, expected) = (planted.iter().sum::<i64>(), launches * self.planted.pairs);
-            if found != expected {
-                let wrong = format!("{found} planted pairs found instead of {expected}");
-                return Err(DeviceError::Wrong(wrong).into());
-            }
+            let mut launches = Launches { queue, code, groups, leaf_time };
+            let arguments = |to| [&grids[..], &[Memory(leaves), Word(to)], lists].concat();
+            let report = &mut |leaves| progress(f64::from(leaves) * share);
+            total += launches.count(number, self.planted.pairs, &arguments, report)?;
         }
         u64::try_from(total).map_err(|_| DeviceError::Wrong(format!("{total} pairs")).into())
     }
@@ -358,6 +315,76 @@ impl DeviceJoin {
                 }
             }
         })
+    }
+}
+
+/// Launches of one kernel over the leaves of its kind, of about [`LAUNCH`] each.
+struct Launches<'a> {
+    queue: &'a Queue,
+    code: Code,
+    groups: usize,
+    /// Time per leaf of the last launch.
+    leaf_time: &'a mut Duration,
+}
+
+impl Launches<'_> {
+    /// Counts the pairs of `number` leaves.
+    ///
+    /// `arguments` returns those of a launch up to a leaf, without the last two.
+    fn count<'a>(
+        &mut self,
+        number: u32,
+        planted_pairs: i64,
+        arguments: &dyn Fn(u32) -> Vec<Argument<'a>>,
+        report: &mut dyn FnMut(u32) -> ControlFlow<()>,
+    ) -> std::result::Result<i64, Failure> {
+        if number == 0 {
+            return Ok(0);
+        }
+        let Self { queue, code, groups, .. } = *self;
+        let mut found = vec![0_i64; groups + code.threads()];
+        let counts = queue.memory(size_of_val(&*found))?;
+        queue.clear(&counts)?;
+        let next = queue.memory(4)?;
+        let (mut from, mut launches) = (0, 0);
+        while from < number {
+            let to = number.min(from.saturating_add(self.leaves()));
+            queue.write(&next, 0, &[from])?;
+            let started = Instant::now();
+            let mut arguments = arguments(to);
+            arguments.extend([Argument::Memory(&next), Argument::Memory(&counts)]);
+            queue.launch(code, groups, &arguments)?;
+            let [end] = queue.read::<u32, 1>(&next, 0)?;
+            // The planted leaf is one more; then each group finds none left.
+            if end as usize != to as usize + 1 + groups {
+                let wrong = format!("a launch took {end} leaves instead of {to}");
+                return Err(DeviceError::Wrong(wrong).into());
+            }
+            // Short launches measure the overhead, so their successors grow step by step.
+            let each = started.elapsed().div_f64(f64::from(to - from));
+            *self.leaf_time = each.max(self.leaf_time.div_f64(4.0)).max(Duration::from_nanos(1));
+            launches += 1;
+            if report(to - from).is_break() {
+                return Err(Failure::Cancelled);
+            }
+            from = to;
+        }
+        queue.read_to(&counts, 0, &mut found)?;
+        let planted: i64 = found.drain(groups..).sum();
+        let expected = launches * planted_pairs;
+        if planted != expected {
+            let wrong = format!("{planted} planted pairs found instead of {expected}");
+            return Err(DeviceError::Wrong(wrong).into());
+        }
+        Ok(found.iter().sum())
+    }
+
+    /// Returns the number of leaves of the next launch.
+    fn leaves(&self) -> u32 {
+        match self.leaf_time.as_nanos() {
+            0 => FIRST_LEAVES,
+            each => u32::try_from(LAUNCH.as_nanos() / each).unwrap_or(u32::MAX).max(1),
+        }
     }
 }
 

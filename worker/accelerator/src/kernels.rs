@@ -30,31 +30,22 @@ pub(crate) const TABLES_BYTES: u64 = 4 * (4 * 64 * 32 + (2048 + 8 * 16) + 4 * 32
 /// Words of scratch memory of a group of [`Code::JoinByTables`], beside two lists.
 pub(crate) const SCRATCH_WORDS: usize = 256 * 16;
 
-impl Code {
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Arrange,
-        Self::HalfBoards,
-        Self::ScanSums,
-        Self::ScanBlocks,
-        Self::ScanWrite,
-        Self::ListLengths,
-        Self::ChooseKinds,
-        Self::JoinEveryPair,
-        Self::JoinByTables,
-    ];
+/// Names of all kernels, as [`Code`] numbers them.
+pub(crate) const NAMES: [&str; 9] = [
+    "arrange",
+    "half_boards",
+    "scan_sums",
+    "scan_blocks",
+    "scan_write",
+    "list_lengths",
+    "choose_kinds",
+    "join_every_pair",
+    "join_by_tables",
+];
 
+impl Code {
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Arrange => "arrange",
-            Self::HalfBoards => "half_boards",
-            Self::ScanSums => "scan_sums",
-            Self::ScanBlocks => "scan_blocks",
-            Self::ScanWrite => "scan_write",
-            Self::ListLengths => "list_lengths",
-            Self::ChooseKinds => "choose_kinds",
-            Self::JoinEveryPair => "join_every_pair",
-            Self::JoinByTables => "join_by_tables",
-        }
+        NAMES[self as usize]
     }
 
     /// Returns the threads of a group.

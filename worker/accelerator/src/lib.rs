@@ -23,7 +23,7 @@ pub use opencl::{Description, DeviceError};
 
 use join::DeviceJoin;
 use kernels::TABLES_BYTES;
-use opencl::Program;
+use opencl::{Program, Queue};
 
 /// Choices that tests vary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,23 +104,16 @@ impl Device {
         let missing = || DeviceError::Unfit(format!("there is no such one: there are {number}"));
         let id = ids.into_iter().nth(index).ok_or_else(missing)??;
         let description = opencl::describe(id)?;
-        let compile = |subgroup: usize| {
-            let mut options = format!("-cl-std=CL1.2 -DSUBGROUP={subgroup} {}", tuning.options);
-            if description.is_cpu {
-                // pocl copies what follows a barrier for every path to it: optimized loops make it copy without end.
-                options.push_str(" -cl-opt-disable");
-            }
-            if description.vendor.starts_with("NVIDIA") {
-                // The limit has no effect on kernels that name the size of their groups.
-                options.push_str(&format!(" -DANY_SIZE -cl-nv-maxrregcount={REGISTERS}"));
-            }
-            Program::new(id, &options)
-        };
-        let mut program = compile(32)?;
-        let subgroup = program.subgroup()?;
-        if subgroup > 32 {
-            program = compile(subgroup)?;
+        let mut options = format!("-cl-std=CL1.2 {}", tuning.options);
+        if description.is_cpu {
+            // pocl copies what follows a barrier for every path to it: optimized loops make it copy without end.
+            options.push_str(" -cl-opt-disable");
         }
+        if description.vendor.starts_with("NVIDIA") {
+            // The limit has no effect on kernels that name the size of their groups.
+            options.push_str(&format!(" -DNVIDIA -cl-nv-maxrregcount={REGISTERS}"));
+        }
+        let program = Program::new(id, &options)?;
         let memory_bytes = memory_bytes.unwrap_or(description.memory_bytes / 5 * 4);
         Ok(Self::new(index, description, memory_bytes, Arc::new(program), tuning))
     }
@@ -171,15 +164,24 @@ impl Device {
         let join = DeviceJoin::new(self.clone())?;
         Ok(Accelerator {
             join: Box::new(join),
-            most_keys: self.most_keys(self.memory_bytes / self.joins() as u64),
+            most_keys: self.most_keys(),
             min_pairs: self.tuning.min_pairs,
             held_keys: self.tuning.min_pairs.min(1 << 16),
         })
     }
 
-    fn most_keys(&self, memory_bytes: u64) -> usize {
+    fn queue(&self) -> Result<Queue, DeviceError> {
+        self.program.queue(usize::try_from(self.memory_of_join()).unwrap_or(usize::MAX))
+    }
+
+    fn memory_of_join(&self) -> u64 {
+        self.memory_bytes / self.joins() as u64
+    }
+
+    fn most_keys(&self) -> usize {
+        let bytes = self.memory_of_join();
         // Two grids and their work list, for 24 cell bits; then keys and lists gathered.
-        let keys = memory_bytes.saturating_sub(1 << 30).max(memory_bytes / 4) / 6;
+        let keys = bytes.saturating_sub(1 << 30).max(bytes / 4) / 6;
         let one_buffer = self.description.buffer_bytes / 4 * 2;
         usize::try_from(keys.min(one_buffer)).unwrap_or(usize::MAX).min(1 << 31)
     }

@@ -7,13 +7,17 @@ use std::{
 };
 
 use cl3::{
-    command_queue, context, device,
+    command_queue::{
+        self, enqueue_fill_buffer, enqueue_nd_range_kernel, enqueue_read_buffer,
+        enqueue_write_buffer,
+    },
+    context, device,
     error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED, error_text},
     kernel, memory, platform, program,
-    types::{cl_device_id, cl_int},
+    types::{cl_device_id, cl_event, cl_int},
 };
 
-use crate::kernels::{Code, SOURCES};
+use crate::kernels::{Code, NAMES, SOURCES};
 
 /// An error of a driver, or a device that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +42,9 @@ fn call<T>(call: &'static str, result: std::result::Result<T, cl_int>) -> Result
 }
 
 type Raw = *mut std::ffi::c_void;
+
+/// Work waits for what was enqueued before it, so for no events.
+const NO_EVENTS: *const cl_event = ptr::null();
 
 /// A handle of the driver, released when dropped.
 ///
@@ -165,33 +172,20 @@ impl Program {
         Ok(Self { id, program, context })
     }
 
-    /// Returns the threads that the device runs in step.
-    pub(crate) fn subgroup(&self) -> Result<usize> {
-        let kernel = self.kernel(Code::ChooseKinds)?;
-        let what = kernel::CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE;
-        let size = kernel::get_kernel_work_group_info(kernel.raw, self.id.raw(), what);
-        Ok(call("clGetKernelWorkGroupInfo", size)?.into())
-    }
-
-    fn kernel(&self, code: Code) -> Result<Handle> {
-        let name = CString::new(code.name()).expect("names without zeros");
+    fn kernel(&self, name: &str) -> Result<Handle> {
+        let name = CString::new(name).expect("names without zeros");
         let kernel = kernel::create_kernel(self.program.raw, &name);
         Ok(Handle { raw: call("clCreateKernel", kernel)?, release: kernel::release_kernel })
     }
 
-    pub(crate) fn queue(self: &Arc<Self>) -> Result<Queue> {
+    pub(crate) fn queue(self: &Arc<Self>, limit: usize) -> Result<Queue> {
         // SAFETY: the device belongs to the context.
         let queue =
             unsafe { command_queue::create_command_queue(self.context.raw, self.id.raw(), 0) };
         let release = command_queue::release_command_queue;
         let queue = Handle { raw: call("clCreateCommandQueue", queue)?, release };
-        let kernels = Code::ALL.into_iter().map(|code| self.kernel(code));
-        Ok(Queue {
-            program: self.clone(),
-            kernels: kernels.collect::<Result<_>>()?,
-            queue,
-            freed: Arc::default(),
-        })
+        let kernels = NAMES.iter().map(|name| self.kernel(name)).collect::<Result<_>>()?;
+        Ok(Queue { program: self.clone(), kernels, queue, freed: Arc::default(), limit })
     }
 }
 
@@ -201,12 +195,20 @@ struct Block {
     bytes: usize,
 }
 
+/// Blocks of a queue that were freed, for its next memory.
+#[derive(Debug, Default)]
+struct Freed {
+    blocks: Vec<Block>,
+    /// Bytes of all blocks of the queue, freed or not.
+    allocated: usize,
+}
+
 /// Memory of a queue, for words of any type; reused once it is dropped, which is safe as work is done in order.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// `None` only while it is dropped.
     block: Option<Block>,
-    freed: Arc<Mutex<Vec<Block>>>,
+    freed: Arc<Mutex<Freed>>,
 }
 
 impl Memory {
@@ -225,7 +227,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        lock(&self.freed).extend(self.block.take());
+        lock(&self.freed).blocks.extend(self.block.take());
     }
 }
 
@@ -238,7 +240,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) enum Argument<'a> {
     Memory(&'a Memory),
     Word(u32),
-    Long(u64),
 }
 
 /// Types without padding whose every pattern of bits is valid.
@@ -254,30 +255,34 @@ pub(crate) struct Queue {
     program: Arc<Program>,
     kernels: Vec<Handle>,
     queue: Handle,
-    freed: Arc<Mutex<Vec<Block>>>,
+    freed: Arc<Mutex<Freed>>,
+    /// Bytes of memory above which freed blocks are released.
+    limit: usize,
 }
 
 impl Queue {
     /// Allocates memory of about this size, or takes some that was freed.
+    ///
+    /// Releases what was freed if the queue would have more than its limit.
     pub(crate) fn memory(&self, bytes: usize) -> Result<Memory> {
         // Eight sizes per power of two, so that freed blocks fit.
         let step = (bytes.max(1 << 10).next_power_of_two() / 16).max(1);
         let bytes = bytes.max(16).next_multiple_of(step);
-        let freed = &self.freed;
-        let found = {
-            let mut freed = lock(freed);
-            let fits = |block: &Block| (bytes..=bytes + bytes / 4).contains(&block.bytes);
-            freed.iter().position(fits).map(|at| freed.swap_remove(at))
+        let mut freed = lock(&self.freed);
+        let fits = |block: &Block| (bytes..=bytes + bytes / 4).contains(&block.bytes);
+        let block = match freed.blocks.iter().position(fits) {
+            Some(at) => freed.blocks.swap_remove(at),
+            None => {
+                while freed.allocated + bytes > self.limit
+                    && let Some(block) = freed.blocks.pop()
+                {
+                    freed.allocated -= block.bytes;
+                }
+                freed.allocated += bytes;
+                self.allocate(bytes)?
+            }
         };
-        let block = match found {
-            Some(block) => block,
-            None => self.allocate(bytes).or_else(|_| {
-                lock(freed).clear();
-                self.finish()?;
-                self.allocate(bytes)
-            })?,
-        };
-        Ok(Memory { block: Some(block), freed: freed.clone() })
+        Ok(Memory { block: Some(block), freed: self.freed.clone() })
     }
 
     fn allocate(&self, bytes: usize) -> Result<Block> {
@@ -290,24 +295,14 @@ impl Queue {
 
     /// Copies `words` to word number `at`, and waits.
     pub(crate) fn write<T: Plain>(&self, memory: &Memory, at: usize, words: &[T]) -> Result<()> {
-        let (offset, bytes) = (at * size_of::<T>(), size_of_val(words));
-        assert!(offset + bytes <= memory.bytes(), "written past the end");
+        let (at, bytes) = (at * size_of::<T>(), size_of_val(words));
+        assert!(at + bytes <= memory.bytes(), "written past the end");
         if bytes == 0 {
             return Ok(());
         }
+        let (queue, to, from) = (self.queue.raw, memory.raw(), words.as_ptr().cast());
         // SAFETY: the range is inside the buffer, and the call blocks until the words are copied.
-        let written = unsafe {
-            command_queue::enqueue_write_buffer(
-                self.queue.raw,
-                memory.raw(),
-                1,
-                offset,
-                bytes,
-                words.as_ptr().cast(),
-                0,
-                ptr::null(),
-            )
-        };
+        let written = unsafe { enqueue_write_buffer(queue, to, 1, at, bytes, from, 0, NO_EVENTS) };
         self.enqueued("clEnqueueWriteBuffer", written)
     }
 
@@ -328,41 +323,22 @@ impl Queue {
         at: usize,
         words: &mut [T],
     ) -> Result<()> {
-        let (offset, bytes) = (at * size_of::<T>(), size_of_val(words));
-        assert!(offset + bytes <= memory.bytes(), "read past the end");
+        let (at, bytes) = (at * size_of::<T>(), size_of_val(words));
+        assert!(at + bytes <= memory.bytes(), "read past the end");
+        let (queue, from, to) = (self.queue.raw, memory.raw(), words.as_mut_ptr().cast());
         // SAFETY: the range is inside the buffer, any bytes are valid words, and the call blocks until they are copied.
-        let read = unsafe {
-            command_queue::enqueue_read_buffer(
-                self.queue.raw,
-                memory.raw(),
-                1,
-                offset,
-                bytes,
-                words.as_mut_ptr().cast(),
-                0,
-                ptr::null(),
-            )
-        };
+        let read = unsafe { enqueue_read_buffer(queue, from, 1, at, bytes, to, 0, NO_EVENTS) };
         self.enqueued("clEnqueueReadBuffer", read)
     }
 
     /// Sets all words to zero.
     pub(crate) fn clear(&self, memory: &Memory) -> Result<()> {
-        let zero = 0_u32;
-        let bytes = memory.bytes() / 4 * 4;
+        let (queue, raw, bytes) = (self.queue.raw, memory.raw(), memory.bytes() / 4 * 4);
+        let (zero, pattern) = (0_u32, size_of::<u32>());
+        let zero = (&raw const zero).cast();
         // SAFETY: the range is inside the buffer; the pattern is copied by the call.
-        let filled = unsafe {
-            command_queue::enqueue_fill_buffer(
-                self.queue.raw,
-                memory.raw(),
-                (&raw const zero).cast(),
-                4,
-                0,
-                bytes,
-                0,
-                ptr::null(),
-            )
-        };
+        let filled =
+            unsafe { enqueue_fill_buffer(queue, raw, zero, pattern, 0, bytes, 0, NO_EVENTS) };
         self.enqueued("clEnqueueFillBuffer", filled)
     }
 
@@ -391,29 +367,15 @@ impl Queue {
                     set(size_of::<Raw>(), (&raw const raw).cast())?;
                 }
                 Argument::Word(word) => set(4, ptr::from_ref(word).cast())?,
-                Argument::Long(long) => set(8, ptr::from_ref(long).cast())?,
             }
         }
-        let (all, one) = (groups * code.threads(), code.threads());
+        let (queue, all, one) = (self.queue.raw, groups * code.threads(), code.threads());
+        let (all, one) = (&raw const all, &raw const one);
         // SAFETY: all arguments are set, with buffers that live until the work is waited for.
         let launched = unsafe {
-            command_queue::enqueue_nd_range_kernel(
-                self.queue.raw,
-                kernel,
-                1,
-                ptr::null(),
-                &raw const all,
-                &raw const one,
-                0,
-                ptr::null(),
-            )
+            enqueue_nd_range_kernel(queue, kernel, 1, ptr::null(), all, one, 0, NO_EVENTS)
         };
         self.enqueued(code.name(), launched)
-    }
-
-    /// Waits for all work so far.
-    pub(crate) fn finish(&self) -> Result<()> {
-        call("clFinish", command_queue::finish(self.queue.raw))
     }
 
     fn enqueued(&self, name: &'static str, event: std::result::Result<Raw, cl_int>) -> Result<()> {

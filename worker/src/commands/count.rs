@@ -109,7 +109,7 @@ fn json_report(config: &CountConfig, counted: &Counted) -> Value {
     json!({
         "n": spec.board.n(),
         "method": spec.layout.method().name(),
-        "kernel": config.budget.kernel.name().as_str(),
+        "kernel": kernels(config, counted),
         "threads": config.budget.threads.get(),
         "units": counted.units,
         "units_total": config.plan.units(),
@@ -126,10 +126,18 @@ fn json_report(config: &CountConfig, counted: &Counted) -> Value {
     })
 }
 
+/// Returns the names of the kernels that counted, or of the one that would have.
+fn kernels(config: &CountConfig, counted: &Counted) -> String {
+    if counted.kernels.is_empty() {
+        return config.budget.kernel.name().to_string();
+    }
+    counted.kernels.iter().map(|kernel| kernel.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 /// Formats the result as text; `published` is the board's published count.
 fn text_report(config: &CountConfig, counted: &Counted, published: Option<u128>) -> String {
     let CountConfig { plan, budget, .. } = config;
-    let Counted { units, solutions, complete, estimate, duration } = counted;
+    let Counted { units, solutions, complete, estimate, duration, .. } = counted;
     let seconds = duration.as_secs_f64();
     #[expect(clippy::cast_possible_truncation, reason = "for display; `as` saturates")]
     let per_second = per_second(*solutions, seconds) as u128;
@@ -143,7 +151,7 @@ fn text_report(config: &CountConfig, counted: &Counted, published: Option<u128>)
         thousands((*units).into()),
         thousands(plan.units().into()),
         plan.spec().layout.method(),
-        budget.kernel.name(),
+        kernels(config, counted),
         plural(budget.threads.get(), "thread"),
         span(seconds),
         thousands(per_second),

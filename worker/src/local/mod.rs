@@ -13,6 +13,7 @@ use std::{
 use accelerator::Device;
 use common::{
     count::Orientation,
+    kernel::KernelName,
     plan::{Plan, TaskId},
     run::{Epoch, LeaseKey, Proof, RunId, TaskRef},
     sample::{Estimate, Sample},
@@ -39,7 +40,7 @@ pub enum CountFailure {
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Counts `tasks` of `plan` in order until one fails or `stop` resolves.
+/// Counts `tasks` of `plan` in order until one fails or `stop` resolves; returns also the kernels that counted.
 ///
 /// Calls `report` ten times per second with the finished cost.
 async fn count_tasks(
@@ -48,7 +49,7 @@ async fn count_tasks(
     tasks: impl IntoIterator<Item = TaskId>,
     stop: impl Future<Output = ()>,
     report: &mut dyn FnMut(u64),
-) -> Result<HashMap<TaskId, u64>, CountFailure> {
+) -> Result<(HashMap<TaskId, u64>, BTreeSet<KernelName>), CountFailure> {
     // Only workers run self-tests, because their counts are not checked immediately.
     let (pool, mut events) = Pool::start(budget, devices, |_| Ok(()), make)?;
     let job = |(task, position)| {
@@ -73,7 +74,7 @@ async fn count_tasks(
     };
     let mut stop = pin!(stop);
     let mut ticks = interval(REPORT_INTERVAL);
-    let (mut counts, mut failed) = (HashMap::new(), None);
+    let (mut counts, mut kernels, mut failed) = (HashMap::new(), BTreeSet::new(), None);
     let (mut is_stopping, mut cost_done) = (false, 0u64);
     while !jobs.is_empty() {
         tokio::select! {
@@ -90,6 +91,7 @@ async fn count_tasks(
                 match result.outcome {
                     Outcome::Counted(count) => {
                         counts.insert(task, count);
+                        kernels.insert(result.kernel);
                         cost_done = cost_done.saturating_add(result.work.cost);
                     }
                     Outcome::Cancelled => {}
@@ -110,7 +112,7 @@ async fn count_tasks(
             }
         }
     }
-    failed.map_or(Ok(counts), Err)
+    failed.map_or(Ok((counts, kernels)), Err)
 }
 
 /// A plan to count.
@@ -139,6 +141,8 @@ impl CountConfig {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
+    /// The kernels that counted.
+    pub kernels: BTreeSet<KernelName>,
     pub units: u64,
     /// Weighted number of solutions in the counted units.
     pub solutions: u128,
@@ -163,12 +167,13 @@ pub async fn count(
     let mut report = |done: u64| report((done as f64 / cost as f64).min(1.0));
     let started = Instant::now();
     let make = Arc::new(real_counter);
-    let counts =
+    let (counts, kernels) =
         count_tasks((plan, *budget, devices), make, config.tasks(), stop, &mut report).await?;
     let duration = started.elapsed();
     let complete = counts.len() == config.tasks().count();
     let units = counts.keys().map(|&task| plan.task_units(task));
     Ok(Counted {
+        kernels,
         units: units.map(|units| units.end - units.start).sum(),
         solutions: tally::total(counts.values().copied())?,
         estimate: sample

@@ -5,6 +5,9 @@ use std::{
     sync::{atomic::AtomicU32, mpsc},
 };
 
+use accelerator::Tuning;
+use common::{board::Board, method::Layout, plan::PlanSpec};
+
 use super::*;
 use crate::testing::{budget, counters, endless, plan, work, wrong};
 use cli::memory::MemorySize;
@@ -23,6 +26,19 @@ impl Bench {
     fn with(budget: ComputeBudget, self_test: SelfTest, make: Arc<MakeCounter>) -> Self {
         let (pool, events) = Pool::start(budget, &[], self_test, make).unwrap();
         Self { pool, events }
+    }
+
+    /// Starts a thread that feeds the first OpenCL device, which joins all lists; `None` if there is none.
+    fn on_device(options: &'static str) -> Option<Self> {
+        if accelerator::devices().is_empty() {
+            eprintln!("!! NOT TESTED: counts on OpenCL devices (apt-get install pocl-opencl-icd)");
+            return None;
+        }
+        let tuning = Tuning { min_pairs: 0, build_cycles: 0, options, ..Tuning::default() };
+        let device = Device::open(0, None, tuning);
+        let (pool, events) =
+            Pool::start(budget(1), &[device.unwrap()], |_| Ok(()), Arc::new(real_counter)).unwrap();
+        Some(Self { pool, events })
     }
 
     fn push(&self, plan: &Plan, tasks: std::ops::Range<u64>) -> Vec<Arc<Job>> {
@@ -103,6 +119,36 @@ fn a_closed_pool_drops_waiting_jobs() {
     assert_eq!(bench.pool.waiting(), 2);
     let finished = bench.close_and(|| jobs[0].cancel());
     assert_eq!(finished.len(), 1);
+}
+
+/// Returns the kernel and the count of the first result, and whether the thread ends with a failed self-test.
+fn on_device(options: &'static str) -> Option<(KernelName, u64, bool)> {
+    let Bench { pool, mut events } = Bench::on_device(options)?;
+    let plan = Plan::new(PlanSpec::new(Board::new(8).unwrap(), Layout::Frames)).unwrap();
+    pool.push([Arc::new(Job::new(work(&plan, 0)))]);
+    let result = loop {
+        match events.blocking_recv().unwrap() {
+            Event::Finished(result) => break result,
+            Event::Started(..) | Event::SelfTestPassed => {}
+            Event::SelfTestFailed(_) => panic!("before the result"),
+        }
+    };
+    drop(pool);
+    let failed = matches!(events.blocking_recv(), Some(Event::SelfTestFailed(_)));
+    let Outcome::Counted(count) = result.outcome else { panic!("{:?}", result.outcome) };
+    Some((result.kernel, count, failed))
+}
+
+#[test]
+fn a_device_counts_and_its_results_name_it() {
+    let Some(on_device) = on_device("") else { return };
+    assert_eq!(on_device, (KernelName::OpenCl, 92, false));
+}
+
+#[test]
+fn the_cpu_counts_for_a_wrong_device_whose_thread_ends() {
+    let Some((kernel, count, failed)) = on_device("-DWEIGHT_OF_FOURS=5") else { return };
+    assert_eq!((kernel, count, failed), (Kernel::SCALAR.name(), 92, true));
 }
 
 /// A counter that says when it is dropped.

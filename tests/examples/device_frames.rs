@@ -1,0 +1,93 @@
+//! Times frames on an OpenCL device: `device_frames N --device NAME [--threads T] [--random K] [--cpu CORES] [UNIT…]`.
+//!
+//! `--random` adds units in proportion to cost. With `--cpu`, cores of the CPU count the same units, which must be equal.
+
+use std::{
+    num::NonZeroU16,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use accelerator::{Device, Tuning, devices};
+use common::{
+    board::Board,
+    count::{Counter, CounterConfig, NoProgress},
+    forecast::CostSampler,
+    method::Layout,
+    plan::{Plan, PlanSpec},
+    test_fixture::random_from,
+};
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let board: Board = arguments.next().context("give N")?.parse()?;
+    let plan = Plan::new(PlanSpec::new(board, Layout::Frames))?;
+    let (mut units, mut name, mut random, mut threads, mut cores) = (vec![], None, 0, 1, 0);
+    while let Some(option) = arguments.next() {
+        let mut value = || arguments.next().with_context(|| format!("{option} needs a value"));
+        match option.as_str() {
+            "--device" => name = Some(value()?.to_lowercase()),
+            "--threads" => threads = value()?.parse()?,
+            "--random" => random = value()?.parse()?,
+            "--cpu" => cores = value()?.parse()?,
+            unit => units.push(unit.parse()?),
+        }
+    }
+    let sampler = CostSampler::new(&plan);
+    let mut random_below = random_from(u64::from(board.n()));
+    for _ in 0..random {
+        let task = plan.task_units(sampler.task(random_below(sampler.total())));
+        units.push(task.start + random_below(task.end - task.start));
+    }
+    let name = name.context("give --device and a part of a name of `worker devices`")?;
+    let is_chosen = |device: &accelerator::Description| device.name.to_lowercase().contains(&name);
+    let index = devices().iter().position(|device| device.as_ref().is_ok_and(is_chosen));
+    let device = Device::open(index.context("no such device")?, None, Tuning::default())?;
+    let config = CounterConfig { threads: NonZeroU16::MIN, ..CounterConfig::best(6 << 30) };
+    let counter = || Ok(Counter::new(&plan, &config)?);
+    println!("{device}, {threads} threads:");
+    let counts = count(&units, threads, || Ok(counter()?.with_accelerator(device.accelerator()?)))?;
+    if cores > 0 {
+        println!("{cores} cores:");
+        ensure!(count(&units, cores, counter)? == counts, "the counts differ");
+        println!("equal");
+    }
+    Ok(())
+}
+
+/// Counts the units on several threads, each with a counter of its own; prints the time.
+fn count(
+    units: &[u64],
+    threads: usize,
+    make: impl Fn() -> Result<Counter> + Sync,
+) -> Result<Vec<u64>> {
+    let (next, counts) = (AtomicUsize::new(0), Mutex::new(vec![0; units.len()]));
+    let work = || -> Result<f64> {
+        let (mut counter, started) = (make()?, Instant::now());
+        while let at = next.fetch_add(1, Relaxed)
+            && let Some(&unit) = units.get(at)
+        {
+            let count = counter.count(unit..unit + 1, &NoProgress)?;
+            println!("  unit {unit}: {count}");
+            counts.lock().expect("no panic")[at] = count;
+        }
+        Ok(started.elapsed().as_secs_f64())
+    };
+    let started = Instant::now();
+    let busy = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let busy: f64 = busy.into_iter().sum();
+    println!("  {:.3} s, {busy:.1} s of all threads", started.elapsed().as_secs_f64());
+    Ok(counts.into_inner().expect("no panic"))
+}
