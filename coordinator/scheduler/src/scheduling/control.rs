@@ -154,7 +154,7 @@ impl Scheduler {
         let leases = in_run.held().flat_map(|task| {
             let leases = in_run.leases_of(task).iter();
             leases
-                .filter(|(_, lease)| !lease.started)
+                .filter(|(_, lease)| lease.started.is_none())
                 .map(move |&(worker, _)| (worker, (run, task)))
         });
         for (worker, key) in leases.collect::<Vec<_>>() {

@@ -119,7 +119,7 @@ impl Scheduler {
         let priority = self.runs[higher].manifest.priority;
         let is_lower = |run: RunIx| self.runs[run].manifest.priority < priority;
         let waiting = self.leases_of(worker).filter(|&((run, _), lease)| {
-            is_lower(run) && !lease.started && lease.purpose == Purpose::Count
+            is_lower(run) && lease.started.is_none() && lease.purpose == Purpose::Count
         });
         let reason =
             format!("run {} has a higher priority", self.runs[higher].manifest.run.short());

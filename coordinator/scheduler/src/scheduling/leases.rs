@@ -34,7 +34,7 @@ pub(super) enum LeaseEnd {
 impl LeaseEnd {
     /// Returns how the lease of a vanished worker ends.
     fn of_vanished(lease: &Lease) -> Self {
-        if lease.started { Self::Failed } else { Self::Vanished }
+        if lease.started.is_some() { Self::Failed } else { Self::Vanished }
     }
 }
 
@@ -331,7 +331,9 @@ impl Scheduler {
         let age_ms = self.clock.wall(now).0.saturating_sub(granted_unix_ms);
         self.runs[run].change_lease(task, worker, |lease| {
             (lease.seen, lease.round, lease.cost_done) = (true, round, cost_done);
-            lease.started |= held.started;
+            if held.started {
+                lease.started.get_or_insert(now);
+            }
             if !lease.is_proven && lease.epoch == epoch {
                 (lease.orientation, lease.is_proven) = (orientation, true);
                 // Neither a restart nor the loss of sled makes a lease younger.

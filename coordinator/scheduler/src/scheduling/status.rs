@@ -466,11 +466,11 @@ impl Scheduler {
         }
     }
 
-    /// Returns a worker's longest-running task, and its time in milliseconds.
+    /// Returns a worker's longest-running task, and the milliseconds since the call that named it as started.
     fn current_task(&self, number: WorkerIx, now: Millis) -> Option<(TaskId, u64)> {
-        let started = self.leases_of(number).filter(|(_, lease)| lease.started);
-        let ((_, task), lease) = started.min_by_key(|(_, lease)| lease.granted)?;
-        Some((run::id(task), self.clock.at(now).saturating_sub(lease.granted)))
+        let started = self.leases_of(number).filter_map(|(key, lease)| Some((lease.started?, key)));
+        let (started, (_, task)) = started.min()?;
+        Some((run::id(task), self.clock.at(now).saturating_sub(started)))
     }
 }
 

@@ -204,7 +204,35 @@ impl Scheduler {
         Some(format!("{waits}; task {task} was counted as {}", counts.join(", ")))
     }
 
-    /// Returns why a running run has no pending task; empty if it has one.
+    /// Returns why no connected worker gets pending tasks of a run; empty if one may at its next call.
+    fn reason_not_granted(&self, run: RunIx) -> String {
+        let (mut lacks, mut has_paused, mut connected) = (None, false, 0);
+        for worker in self.workers.connected() {
+            let known = self.workers.get(worker);
+            connected += 1;
+            let least = known.session.and_then(|_| self.runs[run].lacks_memory(&known.info));
+            match (least, known.paused.is_empty(), known.draining || self.workers.is_barred(worker)) {
+                (Some(least), ..) => lacks = lacks.max(Some(least)),
+                (None, false, _) => has_paused = true,
+                (None, true, true) => {}
+                (None, true, false) => return String::new(),
+            }
+        }
+        let all = match connected {
+            1 => "the only connected worker".to_owned(),
+            number => format!("none of {number} connected workers can count: each"),
+        };
+        match (has_paused, lacks) {
+            (true, None) => format!("{all} is paused"),
+            (true, Some(_)) => format!("{all} is paused or lacks memory"),
+            (false, Some(least)) => {
+                format!("{all} lacks memory: give it {least} bytes by --memory, or lower --threads")
+            }
+            (false, None) => format!("{all} is stopping or barred: start another"),
+        }
+    }
+
+    /// Returns why a run does not move; empty if a worker may get pending tasks.
     pub(super) fn stall_reason(&self, run_ix: RunIx) -> String {
         let run = &self.runs[run_ix];
         if let Some(verifying) = self.verifying(run_ix) {
@@ -213,7 +241,7 @@ impl Scheduler {
         let number = |stage| run.tasks().number(stage);
         let (leased, parked) = (number(Stage::Leased), number(Stage::Parked));
         if number(Stage::Pending) > 0 {
-            return String::new();
+            return self.reason_not_granted(run_ix);
         }
         let mut parts = Vec::new();
         if leased > 0 {

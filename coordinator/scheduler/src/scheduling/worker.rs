@@ -42,8 +42,8 @@ pub(super) struct Lease {
     pub(super) seen: bool,
     /// Number of replies that granted the lease before it was seen.
     pub(super) grants: u8,
-    /// Whether a thread has started the task.
-    pub(super) started: bool,
+    /// Time of the first call that said a thread has started the task.
+    pub(super) started: Option<Ticks>,
     pub(super) cost_done: u64,
     pub(super) granted: Ticks,
     /// The same by the wall clock; 0 in a lease found on disk until its worker names it.

@@ -72,7 +72,7 @@ impl Leases {
         if let [(_, lease)] = leases
             && lease.purpose != Purpose::Recount
         {
-            let single = match lease.started {
+            let single = match lease.started.is_some() {
                 true => &mut self.single.started,
                 false => &mut self.single.not_started,
             };

@@ -447,6 +447,32 @@ fn a_run_waits_for_another_only_while_that_has_work() {
 }
 
 #[test]
+fn a_run_that_no_connected_worker_can_count_says_why() {
+    let mut bench = Bench::new(&[]);
+    let reason = |bench: &Bench| bench.status().reason;
+    bench.steps("1 pauses night");
+    assert_eq!(reason(&bench), "the only connected worker is paused");
+    bench.steps("2 set memory=1, 2 sync");
+    assert_eq!(
+        reason(&bench),
+        "none of 2 connected workers can count: each is paused or lacks memory"
+    );
+    bench.steps("3 names");
+    assert_eq!(reason(&bench), "", "it has only just connected");
+    bench.steps("3 drains");
+    assert_ne!(reason(&bench), "");
+}
+
+#[test]
+fn the_time_of_a_task_begins_when_a_thread_starts_it() {
+    let mut bench = Bench::new(&[]);
+    bench.steps("1 sync, 1 sync, wait 20, 1 set started, 1 sync, wait 3");
+    let all = WorkersPart::ById { after: None, most: usize::MAX };
+    let workers = bench.scheduler.workers(&all, Millis(bench.now)).workers;
+    assert_eq!(workers[0].current_task.map(|(_, took_ms)| took_ms), Some(3_000));
+}
+
+#[test]
 fn a_run_that_is_added_later_is_counted_from_then_on() {
     let mut bench = Bench::new(&[]);
     bench.scheduler = Scheduler::new(Config::default(), 1);
