@@ -1,6 +1,8 @@
-//! Times frames on an OpenCL device: `device_frames N --device NAME [--threads T] [--random K] [--cpu CORES] [UNIT…]`.
+//! Times frames on an OpenCL device: `device_frames N --device NAME [--threads T] [--random K] [--all] [--cpu CORES]
+//! [UNIT…]`.
 //!
-//! `--random` adds units in proportion to cost. With `--cpu`, cores of the CPU count the same units, which must be equal.
+//! `--random` adds units in proportion to cost; `--all` counts the whole board, with all lists on the device. With
+//! `--cpu`, cores of the CPU count the same units, which must be equal.
 
 use std::{
     num::NonZeroU16,
@@ -29,12 +31,17 @@ fn main() -> Result<()> {
     let board: Board = arguments.next().context("give N")?.parse()?;
     let plan = Plan::new(PlanSpec::new(board, Layout::Frames))?;
     let (mut units, mut name, mut random, mut threads, mut cores) = (vec![], None, 0, 1, 0);
+    let mut tuning = Tuning::default();
     while let Some(option) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{option} needs a value"));
         match option.as_str() {
             "--device" => name = Some(value()?.to_lowercase()),
             "--threads" => threads = value()?.parse()?,
             "--random" => random = value()?.parse()?,
+            "--all" => {
+                units = (0..plan.units()).collect();
+                tuning.min_pairs = 0;
+            }
             "--cpu" => cores = value()?.parse()?,
             unit => units.push(unit.parse()?),
         }
@@ -48,7 +55,7 @@ fn main() -> Result<()> {
     let name = name.context("give --device and a part of a name of `worker devices`")?;
     let is_chosen = |device: &accelerator::Description| device.name.to_lowercase().contains(&name);
     let index = devices().iter().position(|device| device.as_ref().is_ok_and(is_chosen));
-    let device = Device::open(index.context("no such device")?, None, Tuning::default())?;
+    let device = Device::open(index.context("no such device")?, None, tuning)?;
     let config = CounterConfig { threads: NonZeroU16::MIN, ..CounterConfig::best(6 << 30) };
     let counter = || Ok(Counter::new(&plan, &config)?);
     println!("{device}, {threads} threads:");
@@ -74,7 +81,9 @@ fn count(
             && let Some(&unit) = units.get(at)
         {
             let count = counter.count(unit..unit + 1, &NoProgress)?;
-            println!("  unit {unit}: {count}");
+            if units.len() < 20 {
+                println!("  unit {unit}: {count}");
+            }
             counts.lock().expect("no panic")[at] = count;
         }
         Ok(started.elapsed().as_secs_f64())
@@ -88,6 +97,8 @@ fn count(
             .collect::<Result<Vec<_>>>()
     })?;
     let busy: f64 = busy.into_iter().sum();
-    println!("  {:.3} s, {busy:.1} s of all threads", started.elapsed().as_secs_f64());
-    Ok(counts.into_inner().expect("no panic"))
+    let counts = counts.into_inner().expect("no panic");
+    let (sum, seconds) = (counts.iter().sum::<u64>(), started.elapsed().as_secs_f64());
+    println!("  {sum} in {} units: {seconds:.3} s, {busy:.1} s of all threads", units.len());
+    Ok(counts)
 }

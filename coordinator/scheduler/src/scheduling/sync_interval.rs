@@ -211,7 +211,8 @@ impl Scheduler {
             let known = self.workers.get(worker);
             connected += 1;
             let least = known.session.and_then(|_| self.runs[run].lacks_memory(&known.info));
-            match (least, known.paused.is_empty(), known.draining || self.workers.is_barred(worker)) {
+            match (least, known.paused.is_empty(), known.draining || self.workers.is_barred(worker))
+            {
                 (Some(least), ..) => lacks = lacks.max(Some(least)),
                 (None, false, _) => has_paused = true,
                 (None, true, true) => {}
