@@ -136,6 +136,23 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
     }
 }
 
+/// The run ends at most a minute later than without them: their leases age, and the referee counts too.
+#[test]
+fn identities_that_only_hold_tasks_do_not_delay_the_end() {
+    let seeds = number("QUEENS_SIM_SEEDS").map_or(1, |seeds| seeds / 20);
+    for seed in 0..seeds {
+        let alone = run(Scenario::hoarded(0, seed));
+        assert!(alone.exact, "seed {seed}");
+        for identities in [1, 20] {
+            let outcome = run(Scenario::hoarded(identities, seed));
+            let (with, without) = (outcome.time_ms, alone.time_ms);
+            eprintln!("seed {seed}, {identities} hoarders: {with} ms, without them {without} ms");
+            assert!(outcome.exact && outcome.barred == 0, "seed {seed}, {identities}");
+            assert!(with <= without + 60_000, "seed {seed}, {identities}");
+        }
+    }
+}
+
 /// The tolerance follows from the tasks: workers start within two minutes, the slowest may have the longest
 /// task at the end, and the number of tasks varies with their lengths (three standard deviations of a sum).
 #[test]

@@ -59,6 +59,8 @@ pub struct Faults {
     pub late_liars: Time,
     /// Whether liars claim the machine numbers of honest machines.
     pub impersonates: bool,
+    /// Whether the liars start all tasks that they get and never finish one.
+    pub hoards: bool,
     /// Whether the lies are bit errors, which are independent of the task.
     pub bit_errors: bool,
     /// Probability that a count of the referee is wrong.
@@ -279,6 +281,23 @@ impl Scenario {
             };
         }
         scenario
+    }
+
+    /// Returns a scenario of two honest machines beside identities of another token that only hold tasks.
+    pub fn hoarded(identities: usize, seed: u64) -> Self {
+        let faultless = Self::faultless(seed);
+        let mut tokens = vec!["hoarding"; identities];
+        tokens.push("honest");
+        // Together they could hold all tasks.
+        let mut machines = vec![Machine { threads: 64, ..TYPICAL }; identities];
+        machines.extend([TYPICAL; 2]);
+        Self {
+            workers: identities + 2,
+            machines,
+            tokens,
+            faults: Faults { liars: identities, hoards: true, ..Faults::default() },
+            ..faultless
+        }
     }
 
     /// Lets two liars with a token each agree on their lies, against two honest ones.

@@ -422,7 +422,10 @@ impl Worker {
             self.engine.handle_started(work.lease, clock);
             let unscaled = environment.scenario.duration(work.lease.task.task, work.cost);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let takes = (unscaled as f64 / self.speed) as Time;
+            let takes = match self.liar.filter(|_| environment.scenario.faults.hoards) {
+                Some(_) => 1_000 * HOUR,
+                None => (unscaled as f64 / self.speed) as Time,
+            };
             slot.running =
                 Some(Running { begun: now, end: now + takes.max(1), work, cancelled: false });
         }
