@@ -88,7 +88,7 @@ const fn attack(name: &'static str, is_by_one_token: bool, apply: fn(&mut Scenar
     Attack { name, is_by_one_token, apply }
 }
 
-pub const ATTACKS: [Attack; 10] = [
+pub const ATTACKS: [Attack; 11] = [
     attack("Single", true, |_| {}),
     attack("Always", true, |scenario| scenario.faults.lie_rate = 1.0),
     // Two machines with a token each submit the same lies.
@@ -120,6 +120,13 @@ pub const ATTACKS: [Attack; 10] = [
     attack("Late", false, |scenario| {
         scenario.collude();
         scenario.faults.late_liars = 10 * MINUTE;
+    }),
+    // Two machines collude and count a thousand times as fast, so that hardly any time is left to recount their tasks.
+    attack("Hurried", false, |scenario| {
+        scenario.collude();
+        for machine in &mut scenario.machines[..2] {
+            (machine.speed, machine.threads) = (1_000.0, 64);
+        }
     }),
     // One machine has random bit errors.
     attack("BitErrors", false, |scenario| {
