@@ -48,6 +48,7 @@ mod estimate {
 mod messages {
     pub mod hex;
     pub mod limits;
+    pub mod recheck;
     pub mod run;
     pub mod sealed;
     pub mod sync;
@@ -64,5 +65,5 @@ use compute::{crew, setup};
 
 pub use compute::kernel;
 pub use estimate::{forecast, sample};
-pub use messages::{hex, limits, run, sealed, sync};
+pub use messages::{hex, limits, recheck, run, sealed, sync};
 pub use solutions::{published, symmetric, tally};

@@ -16,8 +16,7 @@ use common::{
 use proto::v1;
 use scheduler::{
     RunSummary, STATUS_WORKERS, WorkerState, WorkerStatus, WorkerTotals, WorkersPage, WorkersPart,
-    checks::Check,
-    ledger::{BadRecheck, Recheck},
+    checks::{Check, CheckOutcome},
 };
 use store::{ArchiveLag, Clock, JournalEntry, RunManifest, RunState};
 use tokio::{
@@ -40,12 +39,9 @@ pub(crate) async fn start_run(
     request: v1::SubmitRequest,
     by: By,
 ) -> Result<RunSummary, Status> {
-    let v1::SubmitRequest { spec, priority, force_new, idempotency_key, recheck } = request;
+    let v1::SubmitRequest { spec, priority, new_run, idempotency_key, recheck } = request;
     let spec = proto::submitted_spec(spec)?;
-    let recheck = match recheck.as_str() {
-        "" => Recheck::default(),
-        text => recheck_of(text)?,
-    };
+    let recheck = proto::requested_recheck(recheck)?;
     let key = proto::submitted_key(&idempotency_key)?;
     // Planning a large board blocks for seconds.
     let plan = spawn_blocking(move || Plan::new(spec))
@@ -53,7 +49,7 @@ pub(crate) async fn start_run(
         .map_err(|error| Status::internal(error.to_string()))?
         .map_err(|bad| Status::invalid_argument(format!("spec: {bad}")))?;
     let manifest = RunManifest { key, ..new_manifest(&plan, priority, clock.now()) };
-    let submission = Submission { manifest, plan, force_new, recheck };
+    let submission = Submission { manifest, plan, new_run, recheck };
     Ok(driver.submit(submission, by).await?)
 }
 
@@ -74,11 +70,6 @@ pub(crate) async fn workers_page(
         workers: workers.iter().map(worker).collect(),
         totals: Some(worker_totals(&totals)),
     })
-}
-
-pub(crate) fn recheck_of(text: &str) -> Result<Recheck, Status> {
-    let bad = |error: BadRecheck| Status::invalid_argument(format!("recheck: {error}"));
-    text.parse().map_err(bad)
 }
 
 pub(crate) fn run(summary: &RunSummary) -> v1::Run {
@@ -196,11 +187,12 @@ pub(crate) fn result(outcome: &Outcome) -> v1::Result {
         asymmetric: class(|classes| classes.asymmetric),
         half_turn: class(|classes| classes.half_turn),
         quarter_turn: class(|classes| classes.quarter_turn),
-        known: match outcome.matches_published {
-            Some(true) => "matches".to_owned(),
-            Some(false) => "differs".to_owned(),
-            None => "unknown".to_owned(),
-        },
+        published: match outcome.matches_published {
+            Some(true) => v1::Published::Matches,
+            Some(false) => v1::Published::Differs,
+            None => v1::Published::None,
+        }
+        .into(),
         seconds: outcome.seconds,
         waiting_seconds: outcome.waiting_seconds,
         checks: outcome.checks.iter().map(check).collect(),
@@ -212,7 +204,13 @@ pub(crate) fn result(outcome: &Outcome) -> v1::Result {
 fn check(check: &Check) -> v1::Check {
     v1::Check {
         name: check.name.to_owned(),
-        outcome: check.outcome.name().to_owned(),
+        outcome: match check.outcome {
+            CheckOutcome::Passed => v1::CheckOutcome::Passed,
+            CheckOutcome::NotApplicable => v1::CheckOutcome::NotApplicable,
+            CheckOutcome::NotPossible => v1::CheckOutcome::NotPossible,
+            CheckOutcome::Failed => v1::CheckOutcome::Failed,
+        }
+        .into(),
         reason: check.reason.clone(),
     }
 }
@@ -238,7 +236,7 @@ pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
         version: info.version.clone(),
         kernel: v1::Kernel::from(info.kernel).into(),
         threads: info.threads,
-        state: worker.state.name().to_owned(),
+        state: worker_state(worker.state).into(),
         leases: worker.leases,
         tasks_done: worker.tasks_done,
         last_seen_ms_ago: worker.last_seen_ms_ago,
@@ -248,6 +246,20 @@ pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
         paused: worker.paused.clone(),
         current_task: worker.current_task.map(|(task, _)| task.0),
         current_task_ms: worker.current_task.map_or(0, |(_, ms)| ms),
+    }
+}
+
+fn worker_state(state: WorkerState) -> v1::WorkerState {
+    match state {
+        WorkerState::Working => v1::WorkerState::Working,
+        WorkerState::Idle => v1::WorkerState::Idle,
+        WorkerState::Unresponsive => v1::WorkerState::Unresponsive,
+        WorkerState::Paused => v1::WorkerState::Paused,
+        WorkerState::Draining => v1::WorkerState::Draining,
+        WorkerState::Stopped => v1::WorkerState::Stopped,
+        WorkerState::Reconnecting => v1::WorkerState::Reconnecting,
+        WorkerState::Lost => v1::WorkerState::Lost,
+        WorkerState::Barred => v1::WorkerState::Barred,
     }
 }
 

@@ -9,6 +9,7 @@ use common::{
     limits,
     method::Layout,
     plan::{PlanHash, PlanSpec, TaskId},
+    recheck::{MILLION, Recheck},
     run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, SubmitKey, TaskRef, WorkerId},
     sync::{
         Acknowledgement, Grant, HeldLease, Revocation, SelfTestReport, SyncReply, SyncRequest,
@@ -17,7 +18,11 @@ use common::{
     text::{Shown, is_shown, worker_name},
 };
 
-use crate::{PROTOCOL_VERSION, connect::WorkerSecret, v1};
+use crate::{
+    PROTOCOL_VERSION,
+    connect::WorkerSecret,
+    v1::{self, recheck::Part},
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
@@ -275,6 +280,46 @@ pub fn submitted_key(key: &str) -> Result<Option<SubmitKey>, BadMessage> {
     let problem = "must be 1 to 64 letters, digits, '-', '_', '.' or ':'";
     let bad = |_| BadMessage::new("idempotency_key", problem);
     (!key.is_empty()).then(|| key.parse().map_err(bad)).transpose()
+}
+
+impl TryFrom<v1::Recheck> for Recheck {
+    type Error = BadMessage;
+
+    fn try_from(recheck: v1::Recheck) -> Result<Self, BadMessage> {
+        let part = recheck.part.ok_or_else(|| BadMessage::new("part", "must be set"))?;
+        match part {
+            Part::Millionths(parts) => Self::from_millionths(parts).ok_or_else(|| {
+                BadMessage::new("millionths", format!("expected 0 to {MILLION}, got {parts}"))
+            }),
+            Part::Level(level) => match v1::RecheckLevel::try_from(level) {
+                Ok(v1::RecheckLevel::Auto) => Ok(Self::Auto),
+                Ok(v1::RecheckLevel::All) => Ok(Self::All),
+                Ok(v1::RecheckLevel::Unspecified) | Err(_) => {
+                    let problem = format!("expected 1 auto or 2 all, got {level}");
+                    Err(BadMessage::new("level", problem))
+                }
+            },
+        }
+    }
+}
+
+impl From<Recheck> for v1::Recheck {
+    fn from(recheck: Recheck) -> Self {
+        let part = match recheck {
+            Recheck::Auto => Part::Level(v1::RecheckLevel::Auto.into()),
+            Recheck::Millionths(parts) => Part::Millionths(parts),
+            Recheck::All => Part::Level(v1::RecheckLevel::All.into()),
+        };
+        Self { part: Some(part) }
+    }
+}
+
+/// Converts the recheck of a request; none selects the default.
+pub fn requested_recheck(recheck: Option<v1::Recheck>) -> Result<Recheck, BadMessage> {
+    match recheck {
+        None => Ok(Recheck::default()),
+        Some(_) => Field::decode("recheck", recheck),
+    }
 }
 
 impl TryFrom<v1::TaskRef> for TaskRef {

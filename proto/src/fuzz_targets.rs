@@ -35,6 +35,7 @@ pub fn operator_messages(bytes: &[u8]) {
             if let Ok(message) = v1::SubmitRequest::decode(bytes) {
                 let _ = convert::submitted_spec(message.spec);
                 let _ = convert::submitted_key(&message.idempotency_key);
+                let _ = convert::requested_recheck(message.recheck);
             }
         }
         1 => round_trip::<v1::RecheckRequest>(bytes),

@@ -201,7 +201,7 @@ impl Cluster {
         assert!(!end.stderr.contains("parked"), "{end:#?}");
         let result = end.json();
         assert_eq!(
-            (&result["solutions"], &result["known"]),
+            (&result["solutions"], &result["published"]),
             (&solutions.into(), &"matches".into())
         );
         self.verify().ok();

@@ -96,7 +96,7 @@ impl Service {
         let submission = Submission {
             manifest: manifest.clone(),
             plan: plan.clone(),
-            force_new: false,
+            new_run: false,
             recheck: Recheck::default(),
         };
         self.driver.submit(submission, None).await?;

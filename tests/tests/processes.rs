@@ -12,7 +12,7 @@ use std::{
 };
 
 use kit::count;
-use proto::v1::{self, RunRequest, Status, SubmitRequest};
+use proto::v1::{self, RunRequest, Status, SubmitRequest, WorkerState};
 use tests::{
     cluster::{Cluster, SmallDisk, by_rows, files, journal, listening, named},
     load::memory_bytes,
@@ -168,7 +168,8 @@ async fn a_laptop_pauses_on_battery() {
     let laptop = cluster.worker_with("laptop", &[&pause[..], &always].concat());
     cluster.worker_status("laptop", |laptop| laptop.tasks_done > 0).await;
     plug(&power, false);
-    let paused = cluster.worker_status("laptop", |laptop| laptop.state == "paused").await;
+    let paused =
+        cluster.worker_status("laptop", |laptop| laptop.state() == WorkerState::Paused).await;
     assert_eq!(named(&paused, "laptop").unwrap().paused, "on battery");
     cluster.queensctl(&["workers"]).ok().prints(&["laptop is paused: on battery"]);
     // The laptop's tasks are finished or released, and it takes no others.
@@ -198,7 +199,7 @@ async fn outside_its_hours_a_worker_waits_and_one_command_stops_it() {
     let mut command =
         cluster.worker_command(&cluster.connection(), "night", &["--between", &other_hours()]);
     let night = Process::start(command.args(["--threads", "1"]).env("TZ", "UTC"));
-    let paused = cluster.worker_status("night", |night| night.state == "paused").await;
+    let paused = cluster.worker_status("night", |night| night.state() == WorkerState::Paused).await;
     let why = &named(&paused, "night").unwrap().paused;
     assert!(why.starts_with("outside the --between hours until "), "{why}");
     let stop = || Process::run(worker(&["stop", "--spool"]).arg(cluster.path("night")));

@@ -3,6 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
+use proto::v1;
 use serde::{Deserialize, Serialize};
 
 /// The rights of a caller.
@@ -27,6 +28,25 @@ impl Role {
             Self::Viewer => "viewer",
             Self::Operator => "operator",
         }
+    }
+}
+
+impl From<Role> for v1::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Worker => Self::Worker,
+            Role::Viewer => Self::Viewer,
+            Role::Operator => Self::Operator,
+        }
+    }
+}
+
+/// The inverse conversion; fails for a role of another version.
+impl TryFrom<v1::Role> for Role {
+    type Error = BadRole;
+
+    fn try_from(role: v1::Role) -> Result<Self, BadRole> {
+        role.to_string().parse()
     }
 }
 

@@ -215,7 +215,7 @@ async fn create(
     options: &CreateOptions,
 ) -> anyhow::Result<()> {
     let request = CreateTokenRequest {
-        role: options.role.to_string(),
+        role: v1::Role::from(options.role).into(),
         name: options.name.clone(),
         lifetime_seconds: options.expires.map(|lifetime| lifetime.as_secs()),
         trusted: options.trusted,
@@ -255,8 +255,8 @@ async fn list(connection: &Connection, client: &mut Tokens, json: bool) -> anyho
             token.id.clone(),
             token.name.clone(),
             match token.trusted {
-                true => format!("{}, trusted", token.role),
-                false => token.role.clone(),
+                true => format!("{}, trusted", token.role()),
+                false => token.role().to_string(),
             },
             token.machines.map_or_else(|| "any".to_owned(), |machines| machines.to_string()),
             date(token.created_unix_ms),
@@ -281,7 +281,7 @@ fn token_json(token: &v1::Token) -> Value {
     json!({
         "id": token.id,
         "name": token.name,
-        "role": token.role,
+        "role": token.role(),
         "created_unix_ms": token.created_unix_ms,
         "expires_unix_ms": token.expires_unix_ms,
         "revoked_unix_ms": token.revoked_unix_ms,

@@ -141,8 +141,8 @@ pub(super) async fn submit(connection: &Connection, options: &SubmitOptions) -> 
     let request = SubmitRequest {
         spec: Some(spec.into()),
         priority: options.priority,
-        force_new: options.new_run,
-        recheck: options.recheck.to_string(),
+        new_run: options.new_run,
+        recheck: Some(options.recheck.into()),
         idempotency_key: match &options.key {
             Some(key) => key.to_string(),
             None => format!("{:032x}", rand::random::<u128>()),
@@ -215,7 +215,7 @@ pub(super) async fn recheck(
     options: &RecheckOptions,
 ) -> anyhow::Result<()> {
     let (mut client, run) = connection.connect_to_run(&options.target.run).await?;
-    let request = RecheckRequest { run, recheck: options.recheck.to_string() };
+    let request = RecheckRequest { run, recheck: Some(options.recheck.into()) };
     let run = connection.ask(client.recheck(request)).await?;
     // The answer itself does not contain the fraction.
     let (run, recheck) = (view::run_text(&run), options.recheck);

@@ -181,7 +181,7 @@ impl Lines {
         print(&format!(
             "N = {}: {}, {} done, {} of {}, ETA {eta}",
             run.spec.unwrap_or_default().n,
-            view::state(state),
+            state,
             percent(status.fraction_done),
             thousands(status.tasks_done.into()),
             plural(status.tasks_total, "task"),
@@ -248,7 +248,7 @@ mod tests {
         assert!(!lines.is_change(&status), "only time has passed");
         status.tasks_done = 1;
         assert!(lines.is_change(&status));
-        status.workers[0].state = "lost".to_owned();
+        status.workers[0].state = v1::WorkerState::Lost.into();
         assert!(lines.is_change(&status));
         assert!(!lines.is_change(&status));
         status.fraction_done = 0.01;

@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tracing::{debug, warn};
-use view::{Alert, outcome_json, result_lines};
+use view::{Alert, AlertKind, outcome_json, result_lines};
 
 use super::run_waiter::Reported;
 use crate::{
@@ -52,7 +52,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 struct Event {
     /// `completion`, `dispute` or `alert`.
     event: &'static str,
-    kind: &'static str,
+    kind: String,
     run: RunId,
     n: u32,
     text: String,
@@ -110,7 +110,7 @@ struct Watcher {
     statuses: StatusCache,
     reported: Reported,
     /// Time of the last report of each alert.
-    alerts: BTreeMap<(RunId, &'static str), Instant>,
+    alerts: BTreeMap<(RunId, AlertKind), Instant>,
     events: mpsc::Sender<Event>,
 }
 
@@ -160,8 +160,11 @@ impl Watcher {
     fn report(&mut self, run: RunId, n: u32, Alert { kind, text }: Alert) {
         let event = match kind {
             // Normal at the beginning or the end of a run.
-            "stalled" | "no_workers" | "finishing" | "verifying" => return,
-            "task_disputed" => "dispute",
+            AlertKind::Stalled
+            | AlertKind::NoWorkers
+            | AlertKind::Finishing
+            | AlertKind::Verifying => return,
+            AlertKind::TaskDisputed => "dispute",
             _ => "alert",
         };
         let now = Instant::now();
@@ -170,7 +173,7 @@ impl Watcher {
             return;
         }
         self.alerts.insert((run, kind), now);
-        self.send(Event { event, kind, run, n, text, result: None });
+        self.send(Event { event, kind: kind.to_string(), run, n, text, result: None });
     }
 
     fn send(&self, event: Event) {
@@ -191,7 +194,8 @@ fn finished(state: RunState, status: &v1::Status) -> Event {
     let run = status.run.clone().unwrap_or_default();
     let n = run.spec.unwrap_or_default().n;
     let text = result_lines(status, false).unwrap_or_default().join("; ");
-    Event { event, kind, run: RunId(run.run), n, text, result: Some(outcome_json(status)) }
+    let (kind, run) = (kind.to_owned(), RunId(run.run));
+    Event { event, kind, run, n, text, result: Some(outcome_json(status)) }
 }
 
 /// Runs the program for one event after another.
@@ -214,7 +218,7 @@ async fn run(program: &Path, limit: Duration, event: &Event) -> anyhow::Result<(
     let mut command = Command::new(program);
     command
         .env("QUEENS_EVENT", event.event)
-        .env("QUEENS_EVENT_KIND", event.kind)
+        .env("QUEENS_EVENT_KIND", &event.kind)
         .env("QUEENS_EVENT_RUN", event.run.to_string())
         .env("QUEENS_EVENT_N", event.n.to_string())
         .env("QUEENS_EVENT_TEXT", event.text.replace('\0', " "))
@@ -268,7 +272,7 @@ mod tests {
     fn event(text: &str) -> Event {
         Event {
             event: "alert",
-            kind: "barred",
+            kind: "barred".to_owned(),
             run: RunId(7),
             n: 20,
             text: text.to_owned(),

@@ -88,8 +88,8 @@ impl SelectedRun {
             }
             let recheck = options.recheck.unwrap_or_default();
             // `Self::choose` has already considered the stored runs.
-            let force_new = true;
-            let submission = Submission { manifest: self.manifest, plan, force_new, recheck };
+            let new_run = true;
+            let submission = Submission { manifest: self.manifest, plan, new_run, recheck };
             driver.submit(submission, None).await?;
         } else if let Some(recheck) = options.recheck {
             driver.control(self.manifest.run, Command::Recheck(recheck), None).await?;

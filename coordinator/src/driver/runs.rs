@@ -22,7 +22,7 @@ pub struct Submission {
     /// Plan, made by the caller because planning may take seconds.
     pub plan: Plan,
     /// Whether to start a new run even if one of this board and layout exists.
-    pub force_new: bool,
+    pub new_run: bool,
     pub recheck: Recheck,
 }
 
@@ -55,7 +55,7 @@ impl Driver {
         submission: Submission,
         by: &By,
     ) -> Result<RunSummary, RequestError> {
-        let Submission { manifest, plan, force_new, recheck } = submission;
+        let Submission { manifest, plan, new_run, recheck } = submission;
         let runs = self.scheduler.runs();
         if let Some(key) = &manifest.key
             && let Some(run) = runs.iter().find(|run| run.manifest.key.as_ref() == Some(key))
@@ -72,7 +72,7 @@ impl Driver {
             !is_cancelled && (stored.board, stored.layout) == (spec.board, spec.layout)
         });
         match same {
-            Some(run) if !force_new => Err(RequestError::RunExists {
+            Some(run) if !new_run => Err(RequestError::RunExists {
                 run: run.manifest.run,
                 n: spec.board.n(),
                 method: method_name(spec.layout),

@@ -246,7 +246,7 @@ impl TokensService {
     fn token(&self, entry: &TokenEntry) -> v1::Token {
         v1::Token {
             id: entry.id.to_string(),
-            role: entry.role.to_string(),
+            role: v1::Role::from(entry.role).into(),
             name: entry.name.clone(),
             created_unix_ms: entry.created_unix_ms,
             expires_unix_ms: entry.expires_unix_ms,
@@ -276,10 +276,10 @@ impl Tokens for TokensService {
         &self,
         request: Request<v1::CreateTokenRequest>,
     ) -> Answer<v1::CreateTokenResponse> {
-        let v1::CreateTokenRequest { role, name, lifetime_seconds, trusted, machines } =
-            request.into_inner();
-        let role: Role =
-            role.parse().map_err(|bad| Status::invalid_argument(format!("role: {bad}")))?;
+        let request = request.into_inner();
+        let role = Role::try_from(request.role())
+            .map_err(|bad| Status::invalid_argument(format!("role: {bad}")))?;
+        let v1::CreateTokenRequest { name, lifetime_seconds, trusted, machines, .. } = request;
         let lifetime = lifetime_seconds.map(Duration::from_secs);
         let machines = machines.map(NonZeroU32::try_from).transpose();
         let machines = machines.map_err(|_| Status::invalid_argument("machines: at least 1"))?;

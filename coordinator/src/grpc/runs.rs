@@ -22,7 +22,7 @@ use super::Answer;
 use crate::{
     driver::{By, DriverHandle, RequestError, served_first},
     http::Dashboard,
-    message::{self, StatusCache, recheck_of, start_run, workers_page},
+    message::{self, StatusCache, start_run, workers_page},
 };
 
 pub(super) struct RunsService {
@@ -114,7 +114,7 @@ impl Runs for RunsService {
 
     async fn recheck(&self, request: Request<v1::RecheckRequest>) -> Answer<v1::Run> {
         let v1::RecheckRequest { run, recheck } = request.get_ref();
-        let command = Command::Recheck(recheck_of(recheck)?);
+        let command = Command::Recheck(proto::requested_recheck(*recheck)?);
         let run = self.driver.control(RunId(*run), command, by(&request)).await?;
         Ok(Response::new(message::run(&run)))
     }

@@ -245,7 +245,7 @@ pub(super) async fn task(
     let view = view.ok_or_else(|| Refusal::not_found(format!("run {run} has no task {task}")))?;
     Ok(Json(json!({
         "task": view.task.0,
-        "state": view.state,
+        "state": view.state.name(),
         "first_unit": view.units.start,
         "units": view.units.end - view.units.start,
         "cost": view.cost,
@@ -310,7 +310,7 @@ pub(super) struct SubmitBody {
     priority: i32,
     recheck: Option<String>,
     #[serde(default)]
-    force_new: bool,
+    new_run: bool,
     key: Option<String>,
 }
 
@@ -327,11 +327,13 @@ impl SubmitBody {
         if spec.task_cost == 0 {
             return Err(invalid("task_cost", "expected microseconds, at least 1"));
         }
+        let recheck = self.recheck.as_deref();
+        let recheck: Option<Recheck> = recheck.map(|text| read("recheck", text)).transpose()?;
         Ok(v1::SubmitRequest {
             spec: Some(spec.into()),
             priority: self.priority,
-            force_new: self.force_new,
-            recheck: self.recheck.unwrap_or_default(),
+            new_run: self.new_run,
+            recheck: recheck.map(Recheck::into),
             idempotency_key: self.key.unwrap_or_default(),
         })
     }
@@ -356,7 +358,7 @@ pub(super) async fn submit(
     let run = submitted.map_err(|status| match status.code() {
         Code::AlreadyExists => Refusal::new(
             StatusCode::CONFLICT,
-            format!("{}; \"force_new\": true starts another run", status.message()),
+            format!("{}; \"new_run\": true starts another run", status.message()),
         ),
         _ => status.into(),
     })?;

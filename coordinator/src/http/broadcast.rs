@@ -362,6 +362,7 @@ mod tests {
         ledger::{Caller, Recheck},
     };
     use store::{MemoryStore, Store as _};
+    use view::AlertKind;
 
     use super::*;
     use crate::driver::{Driver, Submission, new_manifest};
@@ -376,7 +377,7 @@ mod tests {
         let manifest = new_manifest(&plan, 0, clock.now());
         let run = manifest.run;
         let recheck = Recheck::default();
-        let submission = Submission { manifest, plan, force_new: false, recheck };
+        let submission = Submission { manifest, plan, new_run: false, recheck };
         driver.submit(submission, None).await.unwrap();
         let sync = async |id: u64, partials: Vec<Partial>| {
             let worker = FakeWorker { seconds_wanted: 1000.0, ..FakeWorker::new(id) };
@@ -390,7 +391,7 @@ mod tests {
             let map = broadcast.whole_map(run).await.unwrap().unwrap();
             let cells = [&grid["sheets"][0]["cells"], &map["cells"]];
             let on_maps = cells.map(|cells| cells.as_str().unwrap().contains('x'));
-            (view.alerts.iter().any(|alert| alert.kind == "task_disputed"), on_maps)
+            (view.alerts.iter().any(|alert| alert.kind == AlertKind::TaskDisputed), on_maps)
         };
         let right = kit::count(&sync(1, Vec::new()).await.grants[0]);
         sync(1, vec![right]).await;

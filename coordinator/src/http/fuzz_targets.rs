@@ -57,7 +57,7 @@ pub fn http_request(bytes: &[u8]) {
         {
             let _ = proto::submitted_spec(message.spec);
             let _ = proto::submitted_key(&message.idempotency_key);
-            let _ = message.recheck.parse::<Recheck>();
+            let _ = proto::requested_recheck(message.recheck);
         }
         let form = request("application/x-www-form-urlencoded");
         let _ = Form::<Login>::from_request(form, &()).await;

@@ -1,8 +1,10 @@
 //! The common parts of all pages. Pages work without scripts; scripts update them.
 
+use std::fmt::Display;
+
 use axum::response::Html;
 use maud::{DOCTYPE, Markup, html};
-use view::RunView;
+use view::Figure;
 
 pub(super) fn page(title: &str, body: &Markup) -> Html<String> {
     let whole = html! {
@@ -45,11 +47,11 @@ pub(super) fn dialog() -> Markup {
 }
 
 /// An operator's command on a run or a worker.
-pub(super) struct Command {
+pub(super) struct Command<S: 'static> {
     /// The last segment of the command's path.
     pub(super) name: &'static str,
     /// States in which the command applies.
-    pub(super) states: &'static [&'static str],
+    pub(super) states: &'static [S],
     pub(super) verb: &'static str,
     /// Consequences and label of the declining button; `None` without confirmation.
     pub(super) question: Option<[&'static str; 2]>,
@@ -58,18 +60,19 @@ pub(super) struct Command {
 /// Returns the buttons of commands; those for other states are hidden.
 ///
 /// Commands with a question also ask for the `digits`.
-pub(super) fn buttons(
-    commands: &[Command],
+pub(super) fn buttons<S: Display + PartialEq>(
+    commands: &[Command<S>],
     path: &str,
     what: &str,
-    state: &str,
+    state: Option<S>,
     digits: Option<&str>,
 ) -> Markup {
+    let joined = |states: &[S]| states.iter().map(S::to_string).collect::<Vec<_>>().join(" ");
     html! {
         @for Command { name, states, verb, question } in commands {
             @let label = format!("{verb} {what}");
-            button type="button" data-post=(format!("{path}/{name}")) data-from=(states.join(" "))
-                hidden[!states.contains(&state)] data-ask=[question.map(|_| &label)]
+            button type="button" data-post=(format!("{path}/{name}")) data-from=(joined(states))
+                hidden[!state.as_ref().is_some_and(|state| states.contains(state))] data-ask=[question.map(|_| &label)]
                 data-why=[question.map(|[why, _]| why)] data-no=[question.map(|[_, no]| no)]
                 data-type=[question.and(digits)]
                 aria-label=(label) { (verb) @if question.is_some() { "…" } }
@@ -79,7 +82,7 @@ pub(super) fn buttons(
 }
 
 /// Returns a figure with its long text on hover.
-pub(super) fn figure(view: &RunView, name: &'static str) -> Markup {
-    let digits = view.digits(name);
-    html! { span data-figure=(name) title=[digits] data-digits=[digits] { (view.short(name)) } }
+pub(super) fn figure(name: &str, figure: &Figure) -> Markup {
+    let digits = figure.full.as_ref();
+    html! { span data-figure=(name) title=[digits] data-digits=[digits] { (figure.short) } }
 }

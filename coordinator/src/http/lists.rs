@@ -7,12 +7,12 @@ use axum::{
 };
 use common::{board::Board, run::RunId};
 use maud::{Markup, html};
-use proto::v1;
+use proto::v1::{self, RunState};
 use scheduler::RunSummary;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use view::{
-    RUN_COLUMNS, event_json, event_subject, event_text, listed, run_row, state,
+    RUN_COLUMNS, event_json, event_subject, event_text, listed, run_row,
     text::{minute, plural},
 };
 
@@ -31,12 +31,12 @@ const MAX_NEWEST_EVENTS: usize = 6;
 /// Maximum number of runs or events on a page that lists all.
 const MAX_LISTED: usize = 500;
 
-const COMMANDS: [Command; 3] = [
-    Command { name: "pause", states: &["running"], verb: "Pause", question: None },
-    Command { name: "resume", states: &["paused"], verb: "Resume", question: None },
+const COMMANDS: [Command<RunState>; 3] = [
+    Command { name: "pause", states: &[RunState::Running], verb: "Pause", question: None },
+    Command { name: "resume", states: &[RunState::Paused], verb: "Resume", question: None },
     Command {
         name: "cancel",
-        states: &["running", "paused"],
+        states: &[RunState::Running, RunState::Paused],
         verb: "Cancel",
         question: Some(["Its results are kept, but it cannot be continued.", "Keep counting"]),
     },
@@ -116,7 +116,7 @@ fn table(runs: &[v1::Run], shown: Option<RunId>, operator: bool) -> Markup {
                     @if operator { th.scripted scope="col" { "Commands" } }
                 } }
                 tbody { @for run in runs {
-                    @let (id, is) = (RunId(run.run), state(run.state()));
+                    @let id = RunId(run.run);
                     tr data-run-of-list=(id) {
                         @for (place, (column, cell)) in RUN_COLUMNS.iter().zip(run_row(run, false)).enumerate() {
                             td data-head=(column.head) data-cell=[(place == 3).then_some("state")] {
@@ -128,7 +128,7 @@ fn table(runs: &[v1::Run], shown: Option<RunId>, operator: bool) -> Markup {
                         }
                         @if operator {
                             td.scripted { @if Some(id) != shown {
-                                (commands(id, &format!("N = {}", run.spec.unwrap_or_default().n), is))
+                                (commands(id, &format!("N = {}", run.spec.unwrap_or_default().n), run.state()))
                             } }
                         }
                     }
@@ -139,9 +139,9 @@ fn table(runs: &[v1::Run], shown: Option<RunId>, operator: bool) -> Markup {
 }
 
 /// Returns an operator's buttons for a run in this state.
-pub(super) fn commands(run: RunId, what: &str, state: &str) -> Markup {
+pub(super) fn commands(run: RunId, what: &str, state: RunState) -> Markup {
     let (path, what) = (format!("/api/v1/runs/{run}"), format!("run {what}"));
-    buttons(&COMMANDS, &path, &what, state, Some(&run.confirmation()))
+    buttons(&COMMANDS, &path, &what, Some(state), Some(&run.confirmation()))
 }
 
 /// Returns the form that starts a run.
@@ -161,7 +161,7 @@ pub(super) fn submit(open: bool) -> Markup {
                     }
                 } }
                 label { "Priority " input type="number" name="priority" value="0" required; }
-                label { input type="checkbox" name="force_new"; " even if this board already has a run" }
+                label { input type="checkbox" name="new_run"; " even if this board already has a run" }
                 button type="submit" { "Start run" }
                 span id="submitted" role="status" {}
             }

@@ -9,6 +9,7 @@ use axum::{
 };
 use common::run::{RunId, WorkerId};
 use maud::{Markup, html};
+use proto::v1::WorkerState;
 use scheduler::{REFEREE, WorkersPart};
 use serde::Deserialize;
 use store::{EntryKind, JournalCursor};
@@ -41,10 +42,16 @@ const SHARE_HEADS: [&str; 3] = ["Share", "Core time", "Rechecks"];
 /// The index of the column "All tasks" among a row's cells; "Tasks" in a table of one run.
 const TASKS: usize = 6;
 
-const COMMANDS: [Command; 2] = [
+const COMMANDS: [Command<WorkerState>; 2] = [
     Command {
         name: "drain",
-        states: &["working", "idle", "paused", "unresponsive", "reconnecting"],
+        states: &[
+            WorkerState::Working,
+            WorkerState::Idle,
+            WorkerState::Paused,
+            WorkerState::Unresponsive,
+            WorkerState::Reconnecting,
+        ],
         verb: "Drain",
         question: Some([
             "It will submit its results, release the rest and exit. Restart it to resume counting.",
@@ -53,7 +60,7 @@ const COMMANDS: [Command; 2] = [
     },
     Command {
         name: "trust",
-        states: &["barred"],
+        states: &[WorkerState::Barred],
         verb: "Readmit",
         question: Some([
             "It will get tasks again, and its counts will be accepted. Repair the machine first.",
@@ -169,7 +176,11 @@ fn gone_row(id: String, name: String, counted: Counted) -> WorkerRow {
     cells[0] = name;
     cells[1] = GONE.to_owned();
     cells[TASKS] = thousands(counted.tasks.into());
-    WorkerRow { id, state: GONE.to_owned(), cells }
+    WorkerRow { id, state: None, cells }
+}
+
+fn state(row: &WorkerRow) -> String {
+    row.state.map_or_else(|| GONE.to_owned(), |state| state.to_string())
 }
 
 /// Returns the section of a run's page that lists its machines.
@@ -178,7 +189,7 @@ pub(super) fn section(view: &RunView, operator: bool) -> Markup {
         section.machines aria-labelledby="machines-h" {
             div.head {
                 h2 id="machines-h" { "Machines" }
-                p data-figure="machines" data-full { (view.full("machines")) }
+                p data-figure="machines" data-full { (view.figures.machines.full()) }
                 a href="/workers" { "View all workers" }
             }
             (table(&view.workers, &SHARE_HEADS, operator))
@@ -201,7 +212,7 @@ fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
                     }
                     @if operator { th.scripted scope="col" { "Commands" } }
                 } }
-                tbody { @for row in rows { tr data-id=(row.id) data-state=(row.state) {
+                tbody { @for row in rows { tr data-id=(row.id) data-state=(state(row)) {
                     @for (head, cell) in heads().zip(&row.cells) {
                         td data-head=(head) data-none[cell == "–"] { (cell) }
                     }
@@ -211,7 +222,7 @@ fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
         }
         @if operator {
             // The script copies the buttons into each row, so that the page contains them once.
-            div id="worker-commands" hidden { (buttons(&COMMANDS, "/api/v1/workers/", "", "", None)) }
+            div id="worker-commands" hidden { (buttons(&COMMANDS, "/api/v1/workers/", "", None, None)) }
         }
     }
 }

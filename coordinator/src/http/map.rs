@@ -262,9 +262,15 @@ fn random_below(bound: u64) -> u64 {
 fn caption(task: &TaskView) -> String {
     let worker = task.workers.first().map_or("a worker", String::as_str);
     match task.state {
-        "leased" => format!("A solution of task {}, which {worker} is counting", task.task),
-        "done" | "confirmed" => format!("A solution of task {}, counted by {worker}", task.task),
-        state => format!("A solution of task {} ({state})", task.task),
+        MapState::Leased => {
+            format!("A solution of task {}, which {worker} is counting", task.task)
+        }
+        MapState::Done | MapState::Confirmed => {
+            format!("A solution of task {}, counted by {worker}", task.task)
+        }
+        state @ (MapState::Pending | MapState::Parked | MapState::Disputed) => {
+            format!("A solution of task {} ({})", task.task, state.name())
+        }
     }
 }
 

@@ -8,9 +8,9 @@ use axum::{
 };
 use common::{method::Method, run::RunId};
 use maud::{Markup, html};
-use proto::v1;
+use proto::v1::{self, CheckOutcome, Published};
 use view::{
-    RunView, grouped, run_of,
+    AlertKind, RunView, grouped, run_of,
     text::{check_name, check_outcome},
 };
 
@@ -110,7 +110,7 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
     let board = app.broadcast.board(run).await?;
     let runs = app.driver.runs().await?;
     let events = lists::newest_events(app, run).await?;
-    let title = format!("{} · {}", view.short("board"), view.short("percent"));
+    let title = format!("{} · {}", view.figures.board.short, view.figures.percent.short);
     let operator = reader.operator;
     let body = html! {
         body data-run=(run) data-operator=[operator.then_some("yes")] {
@@ -132,7 +132,7 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
             }
             (dialog())
             footer {
-                p { "Leader: " span data-figure="leader" { (view.short("leader")) } }
+                p { "Leader: " span data-figure="leader" { (view.figures.leader.short) } }
                 p { a href="/api/v1/openapi.json" { "JSON interface" } " · " a href="/metrics" { "Metrics" } }
                 @if reader.logged_in {
                     form method="post" action="/logout" { button type="submit" { "Log out" } }
@@ -148,19 +148,19 @@ fn headline(view: &RunView, run: RunId, operator: bool) -> Markup {
     html! {
         header {
             div.title {
-                h1 { span data-figure="board" { (view.short("board")) } " queens" }
+                h1 { span data-figure="board" { (view.figures.board.short) } " queens" }
                 span.badge id="state" data-state=(view.state) data-figure="state" { (view.state) }
-                span.sub data-figure="method" { (view.short("method")) }
+                span.sub data-figure="method" { (view.figures.method.short) }
                 span id="link" role="status" {}
                 @if operator { span.commands.scripted {
-                    (lists::commands(run, view.short("board"), view.state))
+                    (lists::commands(run, &view.figures.board.short, view.state))
                 } }
             }
             div.bar {
                 progress id="bar" max="1" value=(view.fraction) aria-label="Part of the work done" {}
-                strong data-figure="percent" { (view.short("percent")) }
+                strong data-figure="percent" { (view.figures.percent.short) }
             }
-            @let idle = view.alerts.iter().all(|alert| alert.kind == "no_workers");
+            @let idle = view.alerts.iter().all(|alert| alert.kind == AlertKind::NoWorkers);
             section.alerts id="alerts" data-idle=(idle) aria-label="Alerts" hidden[view.alerts.is_empty()] {
                 ul id="alert-list" aria-live="polite" { @for alert in &view.alerts { li { (alert.text) } } }
             }
@@ -170,32 +170,33 @@ fn headline(view: &RunView, run: RunId, operator: bool) -> Markup {
 
 fn figures(view: &RunView) -> Markup {
     let [from, to] = view.expected_ms.map_or([None, None], |range| range.map(Some));
+    let of = &view.figures;
     html! {
         dl.figures {
             div {
-                dt data-figure="eta-label" { (view.short("eta-label")) }
-                dd { strong data-figure="eta" { (view.short("eta")) }
-                    span id="eta-at" data-from=[from] data-to=[to] { (view.short("eta-at")) } }
+                dt data-figure="eta-label" { (of.eta_label.short) }
+                dd { strong data-figure="eta" { (of.eta.short) }
+                    span id="eta-at" data-from=[from] data-to=[to] { (of.eta_at.short) } }
             }
             div {
-                dt data-figure="solutions-label" { (view.short("solutions-label")) }
-                dd { strong { (figure(view, "solutions")) } (figure(view, "estimate")) (figure(view, "reference")) }
+                dt data-figure="solutions-label" { (of.solutions_label.short) }
+                dd { strong { (figure("solutions", &of.solutions)) } (figure("estimate", &of.estimate)) (figure("reference", &of.reference)) }
             }
             div {
-                dt data-figure="rate-label" { (view.short("rate-label")) }
-                dd { strong { (figure(view, "rate")) }
+                dt data-figure="rate-label" { (of.rate_label.short) }
+                dd { strong { (figure("rate", &of.rate)) }
                     svg.spark.scripted viewBox="0 -1 120 26" preserveAspectRatio="none" role="img"
                         aria-label="Rate in the last hour" { polyline id="recent-rate" {} }
                 }
             }
             div {
                 dt { "Machines" }
-                dd { strong data-figure="machines" { (view.short("machines")) } span data-figure="threads" { (view.short("threads")) } }
+                dd { strong data-figure="machines" { (of.machines.short) } span data-figure="threads" { (of.threads.short) } }
             }
             div {
                 dt { "Verification" }
                 dd { span.why id="verification" data-verification=(view.verification) data-figure="verification" {
-                    (view.short("verification"))
+                    (of.verification.short)
                 } }
             }
         }
@@ -242,7 +243,7 @@ fn task_map(view: &RunView, method: Method) -> Markup {
         section.tasks aria-labelledby="map-h" {
             div.head {
                 h2 id="map-h" { "Tasks" }
-                p data-figure="tasks" { (view.short("tasks")) }
+                p data-figure="tasks" { (view.figures.tasks.short) }
             }
             div.map-bar.scripted {
                 button type="button" id="map-out" disabled { "Zoom out" }
@@ -293,10 +294,10 @@ fn total(result: &v1::Result) -> Markup {
                         div { dt { "Half-turn" } dd { (grouped(&result.half_turn)) } }
                         div { dt { "Quarter-turn" } dd { (grouped(&result.quarter_turn)) } }
                     }
-                    div { dt { "Published count" } dd { @match result.known.as_str() {
-                        "matches" => "matches",
-                        "differs" => "MISMATCH",
-                        _ => "none published",
+                    div { dt { "Published count" } dd { @match result.published() {
+                        Published::Matches => "matches",
+                        Published::Differs => "MISMATCH",
+                        Published::None | Published::Unspecified => "none published",
                     } } }
                 }
             } @else {
@@ -313,13 +314,18 @@ fn verification(view: &RunView, result: Option<&v1::Result>) -> Markup {
         section.checks aria-labelledby="checks-h" {
             h2 id="checks-h" { "Verification" }
             @for check in result.iter().flat_map(|result| &result.checks) {
-                @let mark = match check.outcome.as_str() { "passed" => "✓", "failed" => "✗", _ => "–" };
-                details data-outcome=(check.outcome) {
-                    summary { span.mark aria-hidden="true" { (mark) } (check_name(&check.name)) span.outcome { ": " (check_outcome(&check.outcome)) } }
+                @let outcome = check.outcome();
+                @let mark = match outcome {
+                    CheckOutcome::Passed => "✓",
+                    CheckOutcome::Failed => "✗",
+                    CheckOutcome::NotApplicable | CheckOutcome::NotPossible | CheckOutcome::Unspecified => "–",
+                };
+                details data-outcome=(outcome) {
+                    summary { span.mark aria-hidden="true" { (mark) } (check_name(&check.name)) span.outcome { ": " (check_outcome(&outcome.to_string())) } }
                     p { (check.reason) }
                 }
             }
-            @if result.is_none() { p data-figure="rechecks" { (view.short("rechecks")) } }
+            @if result.is_none() { p data-figure="rechecks" { (view.figures.rechecks.short) } }
         }
     }
 }

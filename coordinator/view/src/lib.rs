@@ -7,7 +7,7 @@ mod status;
 pub mod text;
 
 use anyhow::{Context as _, anyhow};
-use common::{board::Board, kernel::KernelName, method::Layout, plan::PlanSpec, run::RunId};
+use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
 pub use self::{
@@ -18,7 +18,10 @@ pub use self::{
         run_json, run_row, run_text, runs_table, worker_json, worker_rows, worker_totals_json,
         workers_table,
     },
-    run_view::{Alert, FINISHING, Figure, RunView, SHOWN_WORKERS, reference_value},
+    run_view::{
+        Alert, AlertKind, FINISHING, Figure, Figures, Rating, RunView, SHOWN_WORKERS,
+        reference_value,
+    },
     status::{check_line, grouped, outcome_json, result_lines, status_json, status_text},
 };
 
@@ -27,7 +30,7 @@ pub struct Run {
     pub run: RunId,
     pub board: Board,
     pub layout: Layout,
-    pub state: &'static str,
+    pub state: v1::RunState,
     /// The state, with the operator who cancelled the run.
     pub state_text: String,
 }
@@ -39,29 +42,10 @@ pub fn run_of(run: &v1::Run) -> anyhow::Result<Run> {
         run: RunId(run.run),
         board: spec.board,
         layout: spec.layout,
-        state: state(run.state()),
+        state: run.state(),
         state_text: match run.cancelled_by.as_str() {
-            "" => state(run.state()).to_owned(),
-            by => format!("{} by {by}", state(run.state())),
+            "" => run.state().to_string(),
+            by => format!("{} by {by}", run.state()),
         },
     })
-}
-
-/// Returns a state's name, the same in text and JSON.
-pub fn state(state: v1::RunState) -> &'static str {
-    match state {
-        v1::RunState::Unspecified => "unknown",
-        v1::RunState::Running => "running",
-        v1::RunState::Paused => "paused",
-        v1::RunState::Cancelled => "cancelled",
-        v1::RunState::Complete => "complete",
-        v1::RunState::Contradicted => "contradicted",
-        v1::RunState::Disputed => "disputed",
-        v1::RunState::Verifying => "verifying",
-    }
-}
-
-pub fn kernel(kernel: v1::Kernel) -> String {
-    let known = KernelName::ALL.into_iter().find(|&known| v1::Kernel::from(known) == kernel);
-    known.map_or_else(|| "unknown".to_owned(), |known| known.to_string())
 }

@@ -1,6 +1,6 @@
 //! Runs, events and workers as lines, rows, tables and JSON, and run selectors.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use anyhow::anyhow;
 use cli::memory::MemorySize;
@@ -11,11 +11,11 @@ use common::{
     run::RunId,
     text::core_time,
 };
-use proto::v1;
+use proto::v1::{self, RunState, WorkerState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Run, kernel, run_of, state};
+use super::{Rating, Run, run_of};
 use crate::text::{
     Column, abbreviated, age, brief, method_name, minute, percent, plural, prose, table, thousands,
 };
@@ -69,7 +69,7 @@ pub fn run_json(run: &v1::Run) -> Value {
         "layout": parsed.as_ref().map(|run| run.layout.name()),
         "task_cost": spec.task_cost,
         "plan": common::hex::encode(&run.plan_hash),
-        "state": state(run.state()),
+        "state": run.state(),
         "cancelled_by": (!run.cancelled_by.is_empty()).then_some(&run.cancelled_by),
         "priority": run.priority,
         "created_unix_ms": run.created_unix_ms,
@@ -77,26 +77,49 @@ pub fn run_json(run: &v1::Run) -> Value {
         "eta_seconds": run.eta_seconds,
         "counting_seconds": run.counting_seconds,
         "solutions": (!run.solutions.is_empty()).then_some(&run.solutions),
-        "verification": verification(run),
+        "verification": Verification::of(run),
     })
 }
 
 /// Sorts runs newest first, and drops cancelled ones unless `all` is set.
 pub fn listed(mut runs: Vec<v1::Run>, all: bool) -> Vec<v1::Run> {
-    runs.retain(|run| all || run.state() != v1::RunState::Cancelled);
+    runs.retain(|run| all || run.state() != RunState::Cancelled);
     runs.sort_by_key(|run| std::cmp::Reverse((run.created_unix_ms, run.run)));
     runs
 }
 
-fn verification(run: &v1::Run) -> &'static str {
-    match run.state() {
-        v1::RunState::Complete if run.solutions.is_empty() => "pending",
-        v1::RunState::Complete if run.verified => "verified",
-        v1::RunState::Complete => "unverified",
-        v1::RunState::Contradicted => "FAILED",
-        v1::RunState::Disputed => "disputed",
-        v1::RunState::Cancelled | v1::RunState::Unspecified => "none",
-        v1::RunState::Running | v1::RunState::Verifying | v1::RunState::Paused => "pending",
+/// Evidence for the total of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verification {
+    None,
+    Pending,
+    Verified,
+    Unverified,
+    Disputed,
+    Failed,
+}
+
+impl Verification {
+    fn of(run: &v1::Run) -> Self {
+        match run.state() {
+            RunState::Complete if run.solutions.is_empty() => Self::Pending,
+            RunState::Complete if run.verified => Self::Verified,
+            RunState::Complete => Self::Unverified,
+            RunState::Contradicted => Self::Failed,
+            RunState::Disputed => Self::Disputed,
+            RunState::Cancelled | RunState::Unspecified => Self::None,
+            RunState::Running | RunState::Verifying | RunState::Paused => Self::Pending,
+        }
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed => f.write_str("FAILED"),
+            _ => self.serialize(f),
+        }
     }
 }
 
@@ -105,7 +128,7 @@ pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
     let result = match (run.solutions.parse(), run.eta_seconds, run.state()) {
         (Ok(solutions), ..) if wide => thousands(solutions),
         (Ok(solutions), ..) => abbreviated(solutions),
-        (_, Some(seconds), v1::RunState::Running | v1::RunState::Verifying) => {
+        (_, Some(seconds), RunState::Running | RunState::Verifying) => {
             format!("ETA {}", brief(seconds))
         }
         _ => "–".to_owned(),
@@ -118,7 +141,7 @@ pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
         RunId(run.run).to_string(),
         run.spec.unwrap_or_default().n.to_string(),
         method.unwrap_or_else(|_| "unknown".to_owned()),
-        state(run.state()).to_owned(),
+        run.state().to_string(),
         match run.fraction_done {
             part if part >= 1.0 => "100 %".to_owned(),
             part if part >= 0.001 => format!("{:.1} %", (part * 1000.0).floor() / 10.0),
@@ -127,7 +150,7 @@ pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
         minute(run.created_unix_ms, wide),
         brief(run.counting_seconds),
         result,
-        verification(run).to_owned(),
+        Verification::of(run).to_string(),
     ]
 }
 
@@ -144,9 +167,10 @@ pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String
         let mut row = run_row(run, wide);
         row[0].truncate(digits);
         if !wide {
-            match row.pop().as_deref() {
-                Some("verified") => row[3].push_str(" ✓"),
-                Some("FAILED") => row[3].push_str(" ✗"),
+            row.pop();
+            match Verification::of(run) {
+                Verification::Verified => row[3].push_str(" ✓"),
+                Verification::Failed => row[3].push_str(" ✗"),
                 _ => {}
             }
         }
@@ -321,8 +345,15 @@ pub const WORKER_LEGEND: &str =
 pub struct WorkerRow {
     /// The whole identity in hexadecimal digits.
     pub id: String,
-    pub state: String,
+    /// `None` for a machine that is no longer connected.
+    pub state: Option<WorkerState>,
     pub cells: Vec<String>,
+}
+
+impl WorkerRow {
+    pub fn rating(&self) -> Rating {
+        self.state.map_or(Rating::Ok, rating)
+    }
 }
 
 pub fn worker_json(worker: &v1::Worker) -> Value {
@@ -330,9 +361,9 @@ pub fn worker_json(worker: &v1::Worker) -> Value {
         "id": common::hex::encode(&worker.id),
         "name": worker.name,
         "version": worker.version,
-        "kernel": (worker.threads > 0).then(|| kernel(worker.kernel())),
+        "kernel": (worker.threads > 0).then(|| worker.kernel()),
         "threads": worker.threads,
-        "state": worker.state,
+        "state": worker.state(),
         "leases": worker.leases,
         "tasks_done": worker.tasks_done,
         "current_task": worker.current_task,
@@ -373,7 +404,7 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
         let cells = if worker.threads == 0 {
             let mut cells = vec!["–".to_owned(); WORKER_COLUMNS.len()];
             cells[0] = format!("worker {short}");
-            cells[1].clone_from(&worker.state);
+            cells[1] = worker.state().to_string();
             cells
         } else {
             vec![
@@ -381,8 +412,8 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
                     1 => worker.name.clone(),
                     _ => format!("{} ({short})", worker.name),
                 },
-                worker.state.clone(),
-                kernel(worker.kernel()),
+                worker.state().to_string(),
+                worker.kernel().to_string(),
                 worker.threads.to_string(),
                 worker.crews.to_string(),
                 cores(worker.cost_per_second),
@@ -395,14 +426,28 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
                 format!("{} ago", ms(worker.last_seen_ms_ago)),
             ]
         };
-        WorkerRow { id, state: worker.state.clone(), cells }
+        WorkerRow { id, state: Some(worker.state()), cells }
     };
     workers.into_iter().map(row).collect()
 }
 
 fn needs_attention(worker: &v1::Worker) -> bool {
-    let states = ["unresponsive", "lost", "reconnecting", "barred"];
-    states.contains(&worker.state.as_str()) || worker.failed_threads > 0
+    worker.failed_threads > 0 || rating(worker.state()) != Rating::Ok
+}
+
+fn rating(state: WorkerState) -> Rating {
+    match state {
+        WorkerState::Barred => Rating::Failed,
+        WorkerState::Unresponsive | WorkerState::Lost | WorkerState::Reconnecting => {
+            Rating::Pending
+        }
+        WorkerState::Unspecified
+        | WorkerState::Working
+        | WorkerState::Idle
+        | WorkerState::Paused
+        | WorkerState::Draining
+        | WorkerState::Stopped => Rating::Ok,
+    }
 }
 
 /// Formats workers as a table that fits `width`, with notes below it.
@@ -423,7 +468,7 @@ pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
             plural(worker.failed_threads, "thread")
         );
     }
-    for worker in workers.iter().filter(|worker| worker.state == "paused") {
+    for worker in workers.iter().filter(|worker| worker.state() == WorkerState::Paused) {
         text += &format!("\n{} is paused: {}", worker.name, worker.paused);
     }
     text + &other_versions(workers)
@@ -565,7 +610,7 @@ mod tests {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: v1::Kernel::Avx512.into(),
             threads: 128,
-            state: "unresponsive".to_owned(),
+            state: WorkerState::Unresponsive.into(),
             tasks_done: 1_234_567,
             current_task: Some(1_999_999),
             current_task_ms: 59_000,
@@ -595,7 +640,7 @@ mod tests {
     fn a_worker_that_has_not_called_since_a_restart_has_a_row_with_its_identity() {
         let unknown = v1::Worker {
             id: vec![0xab; 16],
-            state: "reconnecting".to_owned(),
+            state: WorkerState::Reconnecting.into(),
             ..v1::Worker::default()
         };
         let cells = &worker_rows(std::slice::from_ref(&unknown))[0].cells;
@@ -619,7 +664,7 @@ mod tests {
     #[test]
     fn notes_name_paused_workers_and_other_releases() {
         let mut workers = [worker("a"), worker("b")];
-        workers[1].state = "paused".to_owned();
+        workers[1].state = WorkerState::Paused.into();
         workers[1].paused = "on battery".to_owned();
         workers[1].version = "9.8.7".to_owned();
         let table = workers_table(&workers, None);
@@ -631,11 +676,11 @@ mod tests {
     fn equal_names_get_ids_and_rows_are_not_sorted_by_speed() {
         let named = |id, name: &str| v1::Worker {
             id: vec![id; 16],
-            state: "working".to_owned(),
+            state: WorkerState::Working.into(),
             ..worker(name)
         };
         let mut workers = [named(3, "a"), named(2, "c"), named(4, "b"), named(1, "a")];
-        workers[1].state = "lost".to_owned();
+        workers[1].state = WorkerState::Lost.into();
         workers[2].cost_per_second = 1e9;
         let rows = worker_rows(&workers);
         let names: Vec<_> = rows.iter().map(|row| row.cells[0].as_str()).collect();

@@ -1,17 +1,17 @@
 //! The view model of a run: figures and alerts for pages, terminals and texts.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use cli::memory::MemorySize;
 use common::{
     board::Board,
     published::{plausible_total, published_counts},
 };
-use proto::v1::{self, RunState};
+use proto::v1::{self, CheckOutcome, RunState, WorkerState};
 use serde::Serialize;
 
 use super::{
-    History, WorkerRow, run_of, state,
+    History, WorkerRow, run_of,
     status::{self, NO_EVIDENCE, RESOLVE, checks},
     worker_rows,
 };
@@ -31,20 +31,84 @@ pub struct Figure {
     pub full: Option<String>,
 }
 
-/// A run's figures by name, its alerts and its workers.
+impl<T: Into<String>> From<T> for Figure {
+    fn from(text: T) -> Self {
+        Self { short: text.into(), full: None }
+    }
+}
+
+impl Figure {
+    /// Creates a figure whose short text leaves out a part of `full`.
+    fn both(short: impl Into<String>, full: String) -> Self {
+        let short = short.into();
+        let full = (full != short).then_some(full);
+        Self { short, full }
+    }
+
+    /// Creates a figure with a number, which is abbreviated in the short text.
+    fn number(number: u128, text: impl Fn(&str) -> String) -> Self {
+        Self::both(text(&abbreviated(number)), text(&thousands(number)))
+    }
+
+    pub fn full(&self) -> &str {
+        self.full.as_deref().unwrap_or(&self.short)
+    }
+}
+
+/// The figures of a run. Pages find them by the names in JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Figures {
+    pub board: Figure,
+    pub method: Figure,
+    pub percent: Figure,
+    pub state: Figure,
+    pub tasks: Figure,
+    pub rechecks: Figure,
+    pub eta_label: Figure,
+    pub eta: Figure,
+    pub eta_at: Figure,
+    pub solutions_label: Figure,
+    pub solutions: Figure,
+    pub estimate_label: Figure,
+    pub estimate: Figure,
+    pub reference: Figure,
+    pub rate_label: Figure,
+    pub rate: Figure,
+    pub machines: Figure,
+    pub threads: Figure,
+    pub verification: Figure,
+    pub leader: Figure,
+}
+
+/// A judgment, which decides about a color.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rating {
+    Ok,
+    Pending,
+    Failed,
+}
+
+impl fmt::Display for Rating {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// A run's figures, its alerts and its workers.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunView {
-    figures: BTreeMap<&'static str, Figure>,
+    pub figures: Figures,
     /// Expected completion, earliest and latest, in Unix milliseconds.
     pub expected_ms: Option<[u64; 2]>,
     /// Completed part of the run's cost, 0 to 1.
     pub fraction: f64,
-    /// Verification state: ok, pending or failed.
-    pub verification: &'static str,
+    pub verification: Rating,
     pub alerts: Vec<Alert>,
     /// The first [`SHOWN_WORKERS`] workers.
     pub workers: Vec<WorkerRow>,
-    pub state: &'static str,
+    pub state: RunState,
     /// Whether the result is available.
     pub ended: bool,
 }
@@ -53,84 +117,56 @@ impl RunView {
     /// Builds the view of a run from its status at `now_ms` (Unix milliseconds).
     pub fn new(status: &v1::Status, history: &History, now_ms: u64) -> Self {
         let run = status.run.clone().unwrap_or_default();
+        let method = run_of(&run).map_or("unknown", |run| run.layout.method().name());
+        let (verification, verification_text) = verification(status);
         let mut view = Self {
-            figures: BTreeMap::new(),
+            figures: Figures {
+                board: format!("N = {}", run.spec.unwrap_or_default().n).into(),
+                method: format!("method {method}, run {:016x}", run.run).into(),
+                percent: percent(status.fraction_done).into(),
+                state: run.state().to_string().into(),
+                tasks: tasks(status).into(),
+                rechecks: rechecks(status).into(),
+                verification: verification_text.into(),
+                leader: status.coordinator.as_ref().map(leader).unwrap_or_default().into(),
+                ..Figures::default()
+            },
             expected_ms: None,
             fraction: status.fraction_done,
-            verification: "pending",
+            verification,
             alerts: Alert::all(status),
             workers: worker_rows(&status.workers),
-            state: state(run.state()),
+            state: run.state(),
             ended: status.result.is_some(),
         };
         view.workers.truncate(SHOWN_WORKERS);
-        let method = run_of(&run).map_or("unknown", |run| run.layout.method().name());
-        view.set("board", format!("N = {}", run.spec.unwrap_or_default().n));
-        view.set("method", format!("method {method}, run {:016x}", run.run));
-        view.set("percent", percent(status.fraction_done));
-        view.set("state", view.state);
-        view.set("tasks", tasks(status));
-        view.set("rechecks", rechecks(status));
         view.set_completion(status, &run, history, now_ms);
-        view.set_solutions(status);
-        view.set_rate(status);
-        view.set_machines(status);
-        view.set_verification(status);
-        view.set("leader", status.coordinator.as_ref().map(leader).unwrap_or_default());
+        view.figures.set_solutions(status);
+        view.figures.set_rate(status);
+        view.figures.set_machines(status);
         view
-    }
-
-    /// Returns the short text of a figure; empty for an unknown one.
-    pub fn short(&self, figure: &str) -> &str {
-        self.figures.get(figure).map_or("", |figure| &figure.short)
-    }
-
-    /// Returns the long text of a figure, if it differs from the short one.
-    pub fn digits(&self, figure: &str) -> Option<&str> {
-        self.figures.get(figure)?.full.as_deref()
-    }
-
-    /// Returns the long text of a figure.
-    pub fn full(&self, figure: &str) -> &str {
-        self.digits(figure).unwrap_or_else(|| self.short(figure))
     }
 
     /// Returns the labels and texts of figures for a terminal, most important first.
     pub fn rows(&self) -> Vec<(&str, String)> {
         let alerts: Vec<_> = self.alerts.iter().map(|alert| alert.text.as_str()).collect();
         let alerts = if alerts.is_empty() { "None".to_owned() } else { alerts.join("; ") };
-        let row = |(label, figure)| (label, self.full(figure).to_owned());
+        let of = &self.figures;
         let mut rows = [
-            (self.short("eta-label"), "eta"),
-            ("Verification", "verification"),
-            (self.short("solutions-label"), "solutions"),
-            (self.short("estimate-label"), "estimate"),
-            ("Reference value", "reference"),
-            (self.short("rate-label"), "rate"),
-            ("Rechecks", "rechecks"),
-            ("Tasks", "tasks"),
+            (of.eta_label.short.as_str(), &of.eta),
+            ("Verification", &of.verification),
+            (&of.solutions_label.short, &of.solutions),
+            (&of.estimate_label.short, &of.estimate),
+            ("Reference value", &of.reference),
+            (&of.rate_label.short, &of.rate),
+            ("Rechecks", &of.rechecks),
+            ("Tasks", &of.tasks),
         ]
-        .map(row)
+        .map(|(label, figure)| (label, figure.full().to_owned()))
         .to_vec();
         rows.retain(|(_, text)| !text.is_empty());
         rows.insert(2, ("Alerts", alerts));
         rows
-    }
-
-    fn set(&mut self, figure: &'static str, short: impl Into<String>) {
-        self.figures.insert(figure, Figure { short: short.into(), full: None });
-    }
-
-    /// Sets a figure whose short text leaves out a part of `full`.
-    fn set_both(&mut self, figure: &'static str, short: impl Into<String>, full: String) {
-        let short = short.into();
-        let full = (full != short).then_some(full);
-        self.figures.insert(figure, Figure { short, full });
-    }
-
-    /// Sets a figure with a number, which is abbreviated in the short text.
-    fn set_number(&mut self, figure: &'static str, number: u128, text: impl Fn(&str) -> String) {
-        self.set_both(figure, text(&abbreviated(number)), text(&thousands(number)));
     }
 
     fn set_completion(
@@ -140,38 +176,39 @@ impl RunView {
         history: &History,
         now_ms: u64,
     ) {
+        let of = &mut self.figures;
         let label = match (&status.result, run.state()) {
             (None, _) | (_, v1::RunState::Disputed) => "ETA",
             (Some(_), _) => "Counted in",
         };
-        self.set("eta-label", label);
-        self.set("eta-at", "");
+        of.eta_label = label.into();
+        of.eta_at = "".into();
         match (&status.result, run.state()) {
             (Some(result), v1::RunState::Disputed) => {
                 let tasks = disputed_number(&result.disputed_tasks);
                 let help = format!("{tasks} disputed; {RESOLVE}");
-                self.set_both("eta", "blocked", format!("blocked: {help}"));
-                self.set("eta-at", help);
+                of.eta = Figure::both("blocked", format!("blocked: {help}"));
+                of.eta_at = help.into();
             }
             (Some(result), _) => {
                 let full = durations(result.seconds, result.waiting_seconds);
-                self.set_both("eta", span(result.seconds), full);
+                of.eta = Figure::both(span(result.seconds), full);
             }
             (None, v1::RunState::Paused) => {
                 let resume = format!("paused; run `queensctl resume {:016x}` to continue", run.run);
-                self.set_both("eta", "paused", resume);
+                of.eta = Figure::both("paused", resume);
             }
             (None, v1::RunState::Cancelled) => {
                 let state =
-                    run_of(run).map_or_else(|_| self.state.to_owned(), |run| run.state_text);
-                self.set_both("eta", "cancelled", format!("{state}; its results are kept"));
-                self.set("eta-at", "its results are kept");
+                    run_of(run).map_or_else(|_| run.state().to_string(), |run| run.state_text);
+                of.eta = Figure::both("cancelled", format!("{state}; its results are kept"));
+                of.eta_at = "its results are kept".into();
             }
             (None, _) => match expected(status, history) {
                 None if status.tasks_done > 0 && status.reason.is_empty() => {
-                    self.set("eta", "not known: no task has finished recently");
+                    of.eta = "not known: no task has finished recently".into();
                 }
-                None => self.set("eta", "not known yet"),
+                None => of.eta = "not known yet".into(),
                 Some((low, high)) => {
                     // For display; `as` saturates.
                     #[expect(clippy::cast_possible_truncation)]
@@ -179,13 +216,15 @@ impl RunView {
                     let [first, last] = [at(low), at(high)];
                     self.expected_ms = Some([first, last]);
                     let (eta, when) = (rough(low, high), between(&moment(first), &moment(last)));
-                    self.set_both("eta", &eta, format!("{eta}: {when}"));
-                    self.set("eta-at", when);
+                    of.eta = Figure::both(&eta, format!("{eta}: {when}"));
+                    of.eta_at = when.into();
                 }
             },
         }
     }
+}
 
+impl Figures {
     fn set_solutions(&mut self, status: &v1::Status) {
         let number = |text: &str| text.parse::<u128>().unwrap_or_default();
         let total = status.result.as_ref().filter(|result| result.disputed_tasks.is_empty());
@@ -194,21 +233,20 @@ impl RunView {
             None if !is_verifying(status) => "Solutions so far",
             _ => "Unverified total",
         };
-        self.set("solutions-label", label);
-        self.set_number("solutions", number(&status.solutions_so_far), str::to_owned);
+        self.solutions_label = label.into();
+        self.solutions = Figure::number(number(&status.solutions_so_far), str::to_owned);
         let label = if total.is_some() { "Fundamental" } else { "Estimated total" };
-        self.set("estimate-label", label);
+        self.estimate_label = label.into();
         match (&status.estimate, total) {
             (_, Some(result)) if !result.fundamental.is_empty() => {
                 let text = |digits: &str| format!("{digits} fundamental");
-                self.set_number("estimate", number(&result.fundamental), text);
+                self.estimate = Figure::number(number(&result.fundamental), text);
             }
             (Some(estimate), None) => {
                 let [middle, low, high] =
                     [&estimate.solutions, &estimate.low, &estimate.high].map(|text| number(text));
                 let confidence = estimate.confidence * 100.0;
-                self.set_both(
-                    "estimate",
+                self.estimate = Figure::both(
                     format!("of about {}", abbreviated(middle)),
                     format!(
                         "{} ({} to {} with {confidence} % confidence)",
@@ -220,20 +258,21 @@ impl RunView {
             }
             (None, None) => {
                 let full = "not available yet (too few tasks done)".to_owned();
-                self.set_both("estimate", "", full);
+                self.estimate = Figure::both("", full);
             }
-            _ => self.set("estimate", ""),
+            _ => self.estimate = "".into(),
         }
         let n = status.run.as_ref().and_then(|run| run.spec).unwrap_or_default().n;
         match reference_value(n) {
             (.., Some(count)) => {
-                self.set_number("reference", count, |digits| format!("published: {digits}"));
+                self.reference = Figure::number(count, |digits| format!("published: {digits}"));
             }
-            (value, _, None) => self.set_both(
-                "reference",
-                format!("none published; about {value:.2e}"),
-                format!("none published; about {value:.2e}, extrapolated from N = 22 to 27"),
-            ),
+            (value, _, None) => {
+                self.reference = Figure::both(
+                    format!("none published; about {value:.2e}"),
+                    format!("none published; about {value:.2e}, extrapolated from N = 22 to 27"),
+                )
+            }
         }
     }
 
@@ -247,9 +286,9 @@ impl RunView {
                 ("Mean rate", (solutions as f64 / result.seconds.max(0.001)) as u128)
             }
         };
-        self.set("rate-label", label);
+        self.rate_label = label.into();
         let full = format!("{} solutions per second", thousands(per_second));
-        self.set_both("rate", format!("{}/s", abbreviated(per_second)), full);
+        self.rate = Figure::both(format!("{}/s", abbreviated(per_second)), full);
     }
 
     fn set_machines(&mut self, status: &v1::Status) {
@@ -264,43 +303,42 @@ impl RunView {
             _ => plural(totals.threads, "thread"),
         };
         let workers = plural(totals.workers, "worker");
-        self.set("threads", format!("{threads}{attention}"));
-        self.set_both("machines", &workers, format!("{workers}, {threads}{attention}"));
+        self.threads = format!("{threads}{attention}").into();
+        self.machines = Figure::both(&workers, format!("{workers}, {threads}{attention}"));
     }
+}
 
-    fn set_verification(&mut self, status: &v1::Status) {
-        let disputed = status.rechecks.as_ref().map_or(&[][..], |r| &r.disputed_tasks);
-        let (verification, text) = match (&status.result, status.tasks_confirmed) {
-            (Some(result), _) => match checks(result) {
-                (_, failed) if failed.is_empty() && !result.verified => {
-                    ("failed", format!("NOT verified: {NO_EVIDENCE}"))
-                }
-                (passed, failed) if failed.is_empty() => {
-                    ("ok", format!("{} passed, none failed", plural(passed, "check")))
-                }
-                (_, failed) => {
-                    let failed: Vec<_> = failed.into_iter().map(check_name).collect();
-                    ("failed", format!("FAILED: {}", failed.join(", ")))
-                }
-            },
-            (None, _) if !disputed.is_empty() => {
-                ("failed", format!("not verified: {} disputed", disputed_number(disputed)))
+/// Rates the verification of a run, and describes it.
+fn verification(status: &v1::Status) -> (Rating, String) {
+    let disputed = status.rechecks.as_ref().map_or(&[][..], |r| &r.disputed_tasks);
+    match (&status.result, status.tasks_confirmed) {
+        (Some(result), _) => match checks(result) {
+            (_, failed) if failed.is_empty() && !result.verified => {
+                (Rating::Failed, format!("NOT verified: {NO_EVIDENCE}"))
             }
-            (None, _) if is_verifying(status) => {
-                ("pending", format!("not verified yet: {}", status.reason))
+            (passed, failed) if failed.is_empty() => {
+                (Rating::Ok, format!("{} passed, none failed", plural(passed, "check")))
             }
-            (None, 0) => ("pending", "not verified yet: no task has been rechecked".to_owned()),
-            (None, confirmed) => {
-                let conflicts = status.rechecks.as_ref().map_or(0, |rechecks| rechecks.conflicts);
-                let settled = match conflicts {
-                    0 => "no conflicts".to_owned(),
-                    some => format!("{}, all settled", plural(some, "conflict")),
-                };
-                ("ok", format!("{} confirmed, {settled}", plural(confirmed, "task")))
+            (_, failed) => {
+                let failed: Vec<_> = failed.into_iter().map(check_name).collect();
+                (Rating::Failed, format!("FAILED: {}", failed.join(", ")))
             }
-        };
-        self.verification = verification;
-        self.set("verification", text);
+        },
+        (None, _) if !disputed.is_empty() => {
+            (Rating::Failed, format!("not verified: {} disputed", disputed_number(disputed)))
+        }
+        (None, _) if is_verifying(status) => {
+            (Rating::Pending, format!("not verified yet: {}", status.reason))
+        }
+        (None, 0) => (Rating::Pending, "not verified yet: no task has been rechecked".to_owned()),
+        (None, confirmed) => {
+            let conflicts = status.rechecks.as_ref().map_or(0, |rechecks| rechecks.conflicts);
+            let settled = match conflicts {
+                0 => "no conflicts".to_owned(),
+                some => format!("{}, all settled", plural(some, "conflict")),
+            };
+            (Rating::Ok, format!("{} confirmed, {settled}", plural(confirmed, "task")))
+        }
     }
 }
 
@@ -403,10 +441,38 @@ fn implausible_total(status: &v1::Status) -> Option<String> {
 }
 
 /// A condition that needs an operator's attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlertKind {
+    CheckFailed,
+    TaskDisputed,
+    RefereeBroken,
+    Unverified,
+    ImplausibleSpeed,
+    ImplausibleTotal,
+    Parked,
+    FailedThreads,
+    Barred,
+    WorkerUnresponsive,
+    ArchiveLagging,
+    DiskLow,
+    Finishing,
+    Rechecking,
+    Verifying,
+    NoWorkers,
+    Stalled,
+}
+
+impl fmt::Display for AlertKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alert {
     /// The kind, for programs.
-    pub kind: &'static str,
+    pub kind: AlertKind,
     /// A sentence for operators.
     pub text: String,
 }
@@ -416,9 +482,9 @@ impl Alert {
         let mut alerts = Vec::new();
         let mut alert = |kind, text| alerts.push(Self { kind, text });
         for check in status.result.iter().flat_map(|result| &result.checks) {
-            if check.outcome == "failed" {
+            if check.outcome() == CheckOutcome::Failed {
                 let name = check_name(&check.name);
-                alert("check_failed", format!("Check failed: {name}: {}", check.reason));
+                alert(AlertKind::CheckFailed, format!("Check failed: {name}: {}", check.reason));
             }
         }
         let disputed = status.rechecks.as_ref().map_or(&[][..], |r| &r.disputed_tasks);
@@ -426,12 +492,15 @@ impl Alert {
             let tasks: Vec<_> =
                 disputed.iter().take(MAX_LISTED_TASKS).map(u64::to_string).collect();
             let noun = if tasks.len() == 1 { "task" } else { "tasks" };
-            alert("task_disputed", format!("Conflicting counts for {noun} {}", tasks.join(", ")));
+            alert(
+                AlertKind::TaskDisputed,
+                format!("Conflicting counts for {noun} {}", tasks.join(", ")),
+            );
         }
         if status.referee.as_ref().is_some_and(|referee| referee.broken) {
             let text = "The referee's own counts of a task differ: the coordinator's machine is \
                         faulty, and disputes wait for a worker with a trusted token";
-            alert("referee_broken", text.to_owned());
+            alert(AlertKind::RefereeBroken, text.to_owned());
         }
         let state = status.run.as_ref().map(v1::Run::state);
         if status
@@ -440,7 +509,7 @@ impl Alert {
             .is_some_and(|result| !result.verified && checks(result).1.is_empty())
             && state == Some(RunState::Complete)
         {
-            alert("unverified", format!("The result is not verified: {NO_EVIDENCE}"));
+            alert(AlertKind::Unverified, format!("The result is not verified: {NO_EVIDENCE}"));
         }
         if let [first, ..] = status.implausible_workers.as_slice() {
             let more = match status.implausible_workers.len() {
@@ -448,7 +517,7 @@ impl Alert {
                 some => format!(" and {} more", some - 1),
             };
             alert(
-                "implausible_speed",
+                AlertKind::ImplausibleSpeed,
                 format!(
                     "Implausible speed: the counts of worker {first}{more} came more than 20 times as fast as \
                      a reference thread could make them"
@@ -456,12 +525,12 @@ impl Alert {
             );
         }
         if let Some(text) = implausible_total(status) {
-            alert("implausible_total", text);
+            alert(AlertKind::ImplausibleTotal, text);
         }
         if status.tasks_parked > 0 && state == Some(RunState::Running) {
             let tasks = plural(status.tasks_parked, "task");
             let text = format!("{tasks} parked after repeated failures; they will be retried");
-            alert("parked", text);
+            alert(AlertKind::Parked, text);
         }
         // A status's workers begin with those that need attention.
         let first = |is: fn(&v1::Worker) -> bool| {
@@ -476,24 +545,26 @@ impl Alert {
         };
         for (kind, number, name, [one, many]) in [
             (
-                "failed_threads",
+                AlertKind::FailedThreads,
                 totals.failing,
                 first(|worker| worker.failed_threads > 0),
                 ["failed its self-test", "failed their self-test"],
             ),
             (
-                "barred",
+                AlertKind::Barred,
                 totals.barred,
-                first(|worker| worker.state == "barred"),
+                first(|worker| worker.state() == WorkerState::Barred),
                 [
                     "was barred after returning wrong counts",
                     "were barred after returning wrong counts",
                 ],
             ),
             (
-                "worker_unresponsive",
+                AlertKind::WorkerUnresponsive,
                 unresponsive,
-                first(|worker| matches!(worker.state.as_str(), "unresponsive" | "lost")),
+                first(|worker| {
+                    matches!(worker.state(), WorkerState::Unresponsive | WorkerState::Lost)
+                }),
                 ["is not responding", "are not responding"],
             ),
         ] {
@@ -509,24 +580,38 @@ impl Alert {
         if let Some(ms) = coordinator.and_then(|coordinator| coordinator.archive_behind_ms)
             && ms >= ARCHIVE_LAG_MS
         {
-            alert("archive_lagging", format!("The archive is {} behind", age(ms as f64 / 1e3)));
+            alert(
+                AlertKind::ArchiveLagging,
+                format!("The archive is {} behind", age(ms as f64 / 1e3)),
+            );
         }
         if let Some(free) = coordinator.and_then(|coordinator| coordinator.disk_free_bytes)
             && free < LOW_DISK_BYTES
         {
             let free = MemorySize::at_least(free);
-            alert("disk_low", format!("The coordinator's disk is nearly full: {free} left"));
+            alert(
+                AlertKind::DiskLow,
+                format!("The coordinator's disk is nearly full: {free} left"),
+            );
         }
         match status.reason.strip_prefix(FINISHING) {
-            Some(progress) => alert("finishing", format!("Every task is done; {progress}")),
+            Some(progress) => {
+                alert(AlertKind::Finishing, format!("Every task is done; {progress}"))
+            }
             None if status.reason.is_empty() => {}
-            None if state == Some(RunState::Complete) => alert("rechecking", status.reason.clone()),
+            None if state == Some(RunState::Complete) => {
+                alert(AlertKind::Rechecking, status.reason.clone())
+            }
             None if is_verifying(status) => {
-                alert("verifying", format!("Verifying: {}", status.reason))
+                alert(AlertKind::Verifying, format!("Verifying: {}", status.reason))
             }
             None => {
                 // Normal before the first worker connects.
-                let kind = if status.workers.is_empty() { "no_workers" } else { "stalled" };
+                let kind = if status.workers.is_empty() {
+                    AlertKind::NoWorkers
+                } else {
+                    AlertKind::Stalled
+                };
                 alert(kind, format!("Stalled: {}", status.reason));
             }
         }
@@ -552,7 +637,7 @@ mod tests {
             eta_seconds: Some(60.0),
             workers: vec![v1::Worker {
                 name: "rack-7".to_owned(),
-                state: "working".to_owned(),
+                state: WorkerState::Working.into(),
                 ..v1::Worker::default()
             }],
             worker_totals: Some(v1::WorkerTotals { workers: 1, ..v1::WorkerTotals::default() }),
@@ -588,7 +673,7 @@ mod tests {
             (
                 // The number includes workers that are not listed.
                 |status| {
-                    status.workers[0].state = "unresponsive".to_owned();
+                    status.workers[0].state = WorkerState::Unresponsive.into();
                     status.worker_totals.as_mut().unwrap().unresponsive = 9_000;
                 },
                 &["9,000 workers, such as rack-7, are not responding"],
@@ -608,7 +693,7 @@ mod tests {
         let counting = [Running, Paused, Disputed];
         for state in counting.into_iter().chain([Complete, Contradicted, Cancelled]) {
             let mut status = status(state);
-            status.workers[0].state = "lost".to_owned();
+            status.workers[0].state = WorkerState::Lost.into();
             status.worker_totals.as_mut().unwrap().unresponsive = 1;
             assert_eq!(Alert::all(&status).len(), usize::from(counting.contains(&state)));
         }
@@ -616,7 +701,7 @@ mod tests {
 
     #[test]
     fn the_eta_of_a_stopped_run_names_the_reason() {
-        let eta = |status: &v1::Status| view(status).full("eta").to_owned();
+        let eta = |status: &v1::Status| view(status).figures.eta.full().to_owned();
         assert_eq!(
             eta(&status(v1::RunState::Paused)),
             "paused; run `queensctl resume 0000000000001234` to continue"
@@ -647,7 +732,7 @@ mod tests {
             (863_000.0, "8 to 11 d: 1970-01-09 23:45 to 1970-01-11 23:41 UTC"),
         ] {
             status.eta_seconds = Some(seconds);
-            assert_eq!(view(&status).full("eta"), when);
+            assert_eq!(view(&status).figures.eta.full(), when);
         }
     }
 
@@ -665,29 +750,29 @@ mod tests {
             ..status(v1::RunState::Running)
         };
         let seen = view(&status);
-        for (place, text, digits) in [
-            ("eta-label", "ETA", None),
-            ("eta", "54 to 66 s", Some("54 to 66 s: 1970-01-01 00:00 to 00:01 UTC")),
-            ("eta-at", "1970-01-01 00:00 to 00:01 UTC", None),
-            ("solutions-label", "Solutions so far", None),
-            ("solutions", "14.58 billion", Some("14,577,447,344")),
+        let of = &seen.figures;
+        for (figure, text, digits) in [
+            (&of.eta_label, "ETA", None),
+            (&of.eta, "54 to 66 s", Some("54 to 66 s: 1970-01-01 00:00 to 00:01 UTC")),
+            (&of.eta_at, "1970-01-01 00:00 to 00:01 UTC", None),
+            (&of.solutions_label, "Solutions so far", None),
+            (&of.solutions, "14.58 billion", Some("14,577,447,344")),
             (
-                "estimate",
+                &of.estimate,
                 "of about 35.89 billion",
                 Some("35,886,163,571 (28,018,051,434 to 43,754,275,708 with 95 % confidence)"),
             ),
-            ("reference", "published: 39.03 billion", Some("published: 39,029,188,884")),
-            ("rate", "1.145 billion/s", Some("1,145,215,440 solutions per second")),
-            ("machines", "1 worker", Some("1 worker, 0 threads")),
-            ("threads", "0 threads", None),
+            (&of.reference, "published: 39.03 billion", Some("published: 39,029,188,884")),
+            (&of.rate, "1.145 billion/s", Some("1,145,215,440 solutions per second")),
+            (&of.machines, "1 worker", Some("1 worker, 0 threads")),
+            (&of.threads, "0 threads", None),
         ] {
-            assert_eq!(seen.short(place), text);
-            assert_eq!(seen.digits(place), digits, "{place}");
+            assert_eq!((figure.short.as_str(), figure.full.as_deref()), (text, digits));
         }
         assert_eq!(seen.expected_ms, Some([54_000, 66_000]));
-        assert_eq!(seen.verification, "pending");
+        assert_eq!(seen.verification, Rating::Pending);
         status.tasks_confirmed = 3;
-        assert_eq!(view(&status).verification, "ok");
+        assert_eq!(view(&status).verification, Rating::Ok);
         status.solutions_so_far = "39029188884".to_owned();
         status.result = Some(v1::Result {
             solutions: "39029188884".to_owned(),
@@ -695,16 +780,23 @@ mod tests {
             seconds: 39.0,
             checks: vec![v1::Check {
                 name: "rechecks".to_owned(),
-                outcome: "failed".to_owned(),
+                outcome: CheckOutcome::Failed.into(),
                 ..v1::Check::default()
             }],
             ..v1::Result::default()
         });
         let seen = view(&status);
-        assert_eq!((seen.short("eta-label"), seen.short("eta")), ("Counted in", "39.0 s"));
-        assert_eq!(seen.short("estimate"), "4.879 billion fundamental");
-        assert_eq!(seen.short("rate-label"), "Mean rate");
-        assert_eq!(seen.short("rate"), "1.001 billion/s");
-        assert_eq!((seen.verification, seen.short("verification")), ("failed", "FAILED: rechecks"));
+        let of = &seen.figures;
+        for (figure, text) in [
+            (&of.eta_label, "Counted in"),
+            (&of.eta, "39.0 s"),
+            (&of.estimate, "4.879 billion fundamental"),
+            (&of.rate_label, "Mean rate"),
+            (&of.rate, "1.001 billion/s"),
+            (&of.verification, "FAILED: rechecks"),
+        ] {
+            assert_eq!(figure.short, text);
+        }
+        assert_eq!(seen.verification, Rating::Failed);
     }
 }

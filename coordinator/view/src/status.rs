@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use common::run::RunId;
-use proto::v1;
+use proto::v1::{self, CheckOutcome, Published};
 use serde_json::{Value, json};
 
 use super::{History, RunView, run_of, worker_json, worker_totals_json, workers_table};
@@ -36,7 +36,7 @@ pub fn status_text(
     let mut rows = view.rows();
     if status.result.is_none() {
         let times = durations(status.counting_seconds, status.waiting_seconds);
-        rows.extend([("Time", times), ("Leader", view.short("leader").to_owned())]);
+        rows.extend([("Time", times), ("Leader", view.figures.leader.short.clone())]);
     }
     if let Some(result) = &status.result {
         rows.extend(classes(result).map(|classes| ("Classes", classes)));
@@ -45,7 +45,7 @@ pub fn status_text(
     lines.extend(status.result.iter().flat_map(|result| &result.checks).map(check_line));
     let total = status.worker_totals.unwrap_or_default().workers;
     if status.workers.is_empty() {
-        lines.extend(labeled_rows([("Machines", view.full("machines").to_owned())], width));
+        lines.extend(labeled_rows([("Machines", view.figures.machines.full().to_owned())], width));
     } else {
         lines.extend([String::new(), workers_table(&status.workers, width)]);
     }
@@ -126,12 +126,12 @@ fn result_json(result: &v1::Result) -> Value {
             "half_turn": result.half_turn,
             "quarter_turn": result.quarter_turn,
         })),
-        "known": result.known,
+        "published": result.published(),
         "verified": result.verified,
         "disputed_tasks": result.disputed_tasks,
         "checks": result.checks.iter().map(|check| json!({
             "name": check.name,
-            "outcome": check.outcome,
+            "outcome": check.outcome(),
             "reason": check.reason,
         })).collect::<Vec<_>>(),
         "seconds": result.seconds,
@@ -163,7 +163,7 @@ pub fn outcome_json(status: &v1::Status) -> Value {
             json["tasks"] = json!(status.tasks_total);
         }
         let is_left_out = match key.as_str() {
-            "solutions" | "fundamental" | "classes" | "known" => incomplete,
+            "solutions" | "fundamental" | "classes" | "published" => incomplete,
             "disputed_tasks" => !incomplete,
             _ => false,
         };
@@ -203,17 +203,17 @@ pub(crate) fn rechecks(confirmed: u64, recounted: u64) -> String {
 
 /// Formats a check in at most 80 columns per line.
 pub fn check_line(check: &v1::Check) -> String {
-    labeled("check:", &check_text(&check.name, &check.outcome, &check.reason))
+    labeled("check:", &check_text(&check.name, &check.outcome().to_string(), &check.reason))
 }
 
 /// Returns the number of passed checks and the names of the failed ones.
 /// Checks that were not possible count as neither.
 pub(crate) fn checks(result: &v1::Result) -> (usize, Vec<&str>) {
-    let with_outcome = |outcome: &'static str| {
-        let checks = result.checks.iter().filter(move |check| check.outcome == outcome);
+    let with_outcome = |outcome| {
+        let checks = result.checks.iter().filter(move |check| check.outcome() == outcome);
         checks.map(|check| check.name.as_str())
     };
-    (with_outcome("passed").count(), with_outcome("failed").collect())
+    (with_outcome(CheckOutcome::Passed).count(), with_outcome(CheckOutcome::Failed).collect())
 }
 
 /// Formats the symmetry classes; `None` if the total contradicts them.
@@ -250,10 +250,10 @@ fn counted(n: u32, result: &v1::Result) -> String {
         "" => "which contradicts the symmetric solutions".to_owned(),
         fundamental => format!("{} fundamental", grouped(fundamental)),
     };
-    let published = match result.known.as_str() {
-        "matches" => "matches the published count",
-        "differs" => "DIFFERS from the published count",
-        _ => "no published count",
+    let published = match result.published() {
+        Published::Matches => "matches the published count",
+        Published::Differs => "DIFFERS from the published count",
+        Published::None | Published::Unspecified => "no published count",
     };
     format!("N = {n}: {solutions} {noun} ({fundamental}), {published}")
 }
@@ -343,8 +343,8 @@ mod tests {
         }
     }
 
-    fn check(name: &str, outcome: &str) -> v1::Check {
-        v1::Check { name: name.to_owned(), outcome: outcome.to_owned(), reason: String::new() }
+    fn check(name: &str, outcome: CheckOutcome) -> v1::Check {
+        v1::Check { name: name.to_owned(), outcome: outcome.into(), reason: String::new() }
     }
 
     /// Returns the status of a finished run of N = 20, after `change`.
@@ -352,14 +352,14 @@ mod tests {
         let mut result = v1::Result {
             solutions: "39029188884".to_owned(),
             fundamental: "4878666808".to_owned(),
-            known: "matches".to_owned(),
+            published: Published::Matches.into(),
             verified: true,
             seconds: 39.0,
             waiting_seconds: 20.0,
             checks: vec![
-                check("journal", "passed"),
-                check("published", "passed"),
-                check("assigned", "not_possible"),
+                check("journal", CheckOutcome::Passed),
+                check("published", CheckOutcome::Passed),
+                check("assigned", CheckOutcome::NotPossible),
             ],
             ..v1::Result::default()
         };
@@ -398,8 +398,8 @@ mod tests {
         let joined = v1::Status { worker_totals, ..twenty(|_| {}) };
         assert_eq!(result_lines(&joined, true).unwrap()[1], verified);
         let [counted, verified] = lines(true, |result| {
-            (result.known, result.fundamental) = ("differs".to_owned(), String::new());
-            result.checks.push(check("symmetry", "failed"));
+            (result.published, result.fundamental) = (Published::Differs.into(), String::new());
+            result.checks.push(check("symmetry", CheckOutcome::Failed));
         });
         let bad = "(which contradicts the symmetric solutions), DIFFERS from the published count";
         assert_eq!(counted, format!("{solutions} {bad}"));
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!((&complete["tasks"], &complete["disputed_tasks"]), (&json!(401), &Value::Null));
         assert_eq!((&complete["n"], &complete["method"]), (&json!(20), &json!("frames")));
         let disputed = outcome_json(&twenty(|result| result.disputed_tasks = vec![7]));
-        assert_eq!((&disputed["solutions"], &disputed["known"]), (&Value::Null, &Value::Null));
+        assert_eq!((&disputed["solutions"], &disputed["published"]), (&Value::Null, &Value::Null));
         assert_eq!(disputed["solutions_so_far"], "39029188884");
         assert_eq!(disputed["complete"], false);
         assert_eq!(disputed["disputed_tasks"], json!([7]));

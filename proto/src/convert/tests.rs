@@ -311,6 +311,29 @@ fn an_idempotency_key_is_short_plain_text_or_absent() {
 }
 
 #[test]
+fn a_recheck_is_auto_all_or_at_most_a_million_millionths() {
+    use v1::recheck::Part;
+    let parts = [Recheck::Auto, Recheck::All, Recheck::Millionths(0), Recheck::Millionths(7)];
+    for recheck in parts {
+        assert_eq!(requested_recheck(Some(recheck.into())), Ok(recheck));
+    }
+    assert_eq!(requested_recheck(None), Ok(Recheck::Auto));
+    let read = |part| requested_recheck(Some(v1::Recheck { part }));
+    assert_eq!(read(Some(Part::Millionths(1_000_000))), Ok(Recheck::All));
+    for (part, problem) in [
+        (None, "recheck.part: must be set"),
+        (Some(Part::Level(0)), "recheck.level: expected 1 auto or 2 all, got 0"),
+        (Some(Part::Level(3)), "recheck.level: expected 1 auto or 2 all, got 3"),
+        (
+            Some(Part::Millionths(1_000_001)),
+            "recheck.millionths: expected 0 to 1000000, got 1000001",
+        ),
+    ] {
+        assert_eq!(read(part).unwrap_err().to_string(), problem);
+    }
+}
+
+#[test]
 fn a_submitted_spec_without_a_task_cost_gets_the_default() {
     let sent =
         |n, task_cost| Some(v1::PlanSpec { n, layout: v1::Layout::FirstRows.into(), task_cost });

@@ -663,22 +663,39 @@ pub struct SubmitRequest {
     pub priority: i32,
     /// Starts a new run even if one of the same board and layout exists.
     #[prost(bool, tag = "3")]
-    pub force_new: bool,
+    pub new_run: bool,
     /// Idempotency key, stored with the run: a repeated request with the same key returns the existing
     /// run. 1 to 64 letters, digits, '-', '_', '.' or ':'; empty for none.
     #[prost(string, tag = "4")]
     pub idempotency_key: ::prost::alloc::string::String,
-    /// Fraction of tasks to recheck: auto, all, or a number such as 0.1; empty for auto.
-    #[prost(string, tag = "5")]
-    pub recheck: ::prost::alloc::string::String,
+    /// Unset: auto.
+    #[prost(message, optional, tag = "5")]
+    pub recheck: ::core::option::Option<Recheck>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+/// The part of a run's tasks that is rechecked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Recheck {
+    #[prost(oneof = "recheck::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<recheck::Part>,
+}
+/// Nested message and enum types in `Recheck`.
+pub mod recheck {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        #[prost(enumeration = "super::RecheckLevel", tag = "1")]
+        Level(i32),
+        /// Millionths of the tasks, selected at random; at most 1,000,000.
+        #[prost(uint32, tag = "2")]
+        Millionths(u32),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RecheckRequest {
     #[prost(fixed64, tag = "1")]
     pub run: u64,
-    /// auto, all, or a number such as 0.1.
-    #[prost(string, tag = "2")]
-    pub recheck: ::prost::alloc::string::String,
+    /// Unset: auto.
+    #[prost(message, optional, tag = "2")]
+    pub recheck: ::core::option::Option<Recheck>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TrustRequest {
@@ -879,9 +896,8 @@ pub struct Result {
     pub half_turn: ::prost::alloc::string::String,
     #[prost(string, tag = "5")]
     pub quarter_turn: ::prost::alloc::string::String,
-    /// matches, differs or unknown.
-    #[prost(string, tag = "6")]
-    pub known: ::prost::alloc::string::String,
+    #[prost(enumeration = "Published", tag = "6")]
+    pub published: i32,
     /// Time during which tasks of the run were being counted.
     #[prost(double, tag = "7")]
     pub seconds: f64,
@@ -902,9 +918,8 @@ pub struct Check {
     /// Stable across versions.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// passed, failed, not_possible or not_applicable.
-    #[prost(string, tag = "2")]
-    pub outcome: ::prost::alloc::string::String,
+    #[prost(enumeration = "CheckOutcome", tag = "2")]
+    pub outcome: i32,
     /// Human-readable comparison, or the reason that none was possible.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
@@ -921,8 +936,8 @@ pub struct Worker {
     pub kernel: i32,
     #[prost(uint32, tag = "5")]
     pub threads: u32,
-    #[prost(string, tag = "6")]
-    pub state: ::prost::alloc::string::String,
+    #[prost(enumeration = "WorkerState", tag = "6")]
+    pub state: i32,
     #[prost(uint64, tag = "7")]
     pub leases: u64,
     #[prost(uint64, tag = "8")]
@@ -1080,6 +1095,165 @@ impl RunState {
         }
     }
 }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RecheckLevel {
+    Unspecified = 0,
+    /// 2 % of the tasks, selected at random, and the first counts of every machine.
+    Auto = 1,
+    All = 2,
+}
+impl RecheckLevel {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RECHECK_LEVEL_UNSPECIFIED",
+            Self::Auto => "RECHECK_LEVEL_AUTO",
+            Self::All => "RECHECK_LEVEL_ALL",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RECHECK_LEVEL_UNSPECIFIED" => Some(Self::Unspecified),
+            "RECHECK_LEVEL_AUTO" => Some(Self::Auto),
+            "RECHECK_LEVEL_ALL" => Some(Self::All),
+            _ => None,
+        }
+    }
+}
+/// Comparison of a total with the published one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Published {
+    Unspecified = 0,
+    Matches = 1,
+    Differs = 2,
+    /// No count of the board is published.
+    None = 3,
+}
+impl Published {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PUBLISHED_UNSPECIFIED",
+            Self::Matches => "PUBLISHED_MATCHES",
+            Self::Differs => "PUBLISHED_DIFFERS",
+            Self::None => "PUBLISHED_NONE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PUBLISHED_UNSPECIFIED" => Some(Self::Unspecified),
+            "PUBLISHED_MATCHES" => Some(Self::Matches),
+            "PUBLISHED_DIFFERS" => Some(Self::Differs),
+            "PUBLISHED_NONE" => Some(Self::None),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum CheckOutcome {
+    Unspecified = 0,
+    Passed = 1,
+    /// The run has nothing to check in this way.
+    NotApplicable = 2,
+    /// The data for the comparison is missing.
+    NotPossible = 3,
+    Failed = 4,
+}
+impl CheckOutcome {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "CHECK_OUTCOME_UNSPECIFIED",
+            Self::Passed => "CHECK_OUTCOME_PASSED",
+            Self::NotApplicable => "CHECK_OUTCOME_NOT_APPLICABLE",
+            Self::NotPossible => "CHECK_OUTCOME_NOT_POSSIBLE",
+            Self::Failed => "CHECK_OUTCOME_FAILED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CHECK_OUTCOME_UNSPECIFIED" => Some(Self::Unspecified),
+            "CHECK_OUTCOME_PASSED" => Some(Self::Passed),
+            "CHECK_OUTCOME_NOT_APPLICABLE" => Some(Self::NotApplicable),
+            "CHECK_OUTCOME_NOT_POSSIBLE" => Some(Self::NotPossible),
+            "CHECK_OUTCOME_FAILED" => Some(Self::Failed),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum WorkerState {
+    Unspecified = 0,
+    /// Holds leases.
+    Working = 1,
+    /// Holds no lease.
+    Idle = 2,
+    /// Is late with a call, and its leases are still valid.
+    Unresponsive = 3,
+    /// Counts nothing at present, for the reason in paused.
+    Paused = 4,
+    Draining = 5,
+    /// Has drained and exited.
+    Stopped = 6,
+    /// Holds leases from before the coordinator's start and has not called since.
+    Reconnecting = 7,
+    /// Has not called for the duration of a lease.
+    Lost = 8,
+    /// Returned wrong counts and gets no work.
+    Barred = 9,
+}
+impl WorkerState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "WORKER_STATE_UNSPECIFIED",
+            Self::Working => "WORKER_STATE_WORKING",
+            Self::Idle => "WORKER_STATE_IDLE",
+            Self::Unresponsive => "WORKER_STATE_UNRESPONSIVE",
+            Self::Paused => "WORKER_STATE_PAUSED",
+            Self::Draining => "WORKER_STATE_DRAINING",
+            Self::Stopped => "WORKER_STATE_STOPPED",
+            Self::Reconnecting => "WORKER_STATE_RECONNECTING",
+            Self::Lost => "WORKER_STATE_LOST",
+            Self::Barred => "WORKER_STATE_BARRED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "WORKER_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "WORKER_STATE_WORKING" => Some(Self::Working),
+            "WORKER_STATE_IDLE" => Some(Self::Idle),
+            "WORKER_STATE_UNRESPONSIVE" => Some(Self::Unresponsive),
+            "WORKER_STATE_PAUSED" => Some(Self::Paused),
+            "WORKER_STATE_DRAINING" => Some(Self::Draining),
+            "WORKER_STATE_STOPPED" => Some(Self::Stopped),
+            "WORKER_STATE_RECONNECTING" => Some(Self::Reconnecting),
+            "WORKER_STATE_LOST" => Some(Self::Lost),
+            "WORKER_STATE_BARRED" => Some(Self::Barred),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod runs_client {
     #![allow(
@@ -1162,7 +1336,7 @@ pub mod runs_client {
             self
         }
         /// Starts a run. Fails with ALREADY_EXISTS if a run of the same board and layout exists that was not
-        /// cancelled, unless force_new is set.
+        /// cancelled, unless new_run is set.
         pub async fn submit(
             &mut self,
             request: impl tonic::IntoRequest<super::SubmitRequest>,
@@ -1498,7 +1672,7 @@ pub mod runs_server {
     #[async_trait]
     pub trait Runs: std::marker::Send + std::marker::Sync + 'static {
         /// Starts a run. Fails with ALREADY_EXISTS if a run of the same board and layout exists that was not
-        /// cancelled, unless force_new is set.
+        /// cancelled, unless new_run is set.
         async fn submit(
             &self,
             request: tonic::Request<super::SubmitRequest>,
@@ -2417,9 +2591,8 @@ pub mod runs_server {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateTokenRequest {
-    /// worker, operator or viewer.
-    #[prost(string, tag = "1")]
-    pub role: ::prost::alloc::string::String,
+    #[prost(enumeration = "Role", tag = "1")]
+    pub role: i32,
     /// Name in lists and records: 1 to 64 letters, digits, '.', '-' and '_'; unique among active tokens.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
@@ -2446,8 +2619,8 @@ pub struct Token {
     /// 8 lower-case hexadecimal digits, never reused.
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub role: ::prost::alloc::string::String,
+    #[prost(enumeration = "Role", tag = "2")]
+    pub role: i32,
     #[prost(string, tag = "3")]
     pub name: ::prost::alloc::string::String,
     #[prost(uint64, tag = "4")]
@@ -2484,6 +2657,42 @@ pub struct RevokeTokenResponse {
     /// Number of tokens that this call revoked.
     #[prost(uint32, tag = "1")]
     pub revoked: u32,
+}
+/// What a token's callers may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Role {
+    Unspecified = 0,
+    /// Takes tasks and submits results.
+    Worker = 1,
+    /// Manages runs, workers and tokens.
+    Operator = 2,
+    /// Reads.
+    Viewer = 3,
+}
+impl Role {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "ROLE_UNSPECIFIED",
+            Self::Worker => "ROLE_WORKER",
+            Self::Operator => "ROLE_OPERATOR",
+            Self::Viewer => "ROLE_VIEWER",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ROLE_UNSPECIFIED" => Some(Self::Unspecified),
+            "ROLE_WORKER" => Some(Self::Worker),
+            "ROLE_OPERATOR" => Some(Self::Operator),
+            "ROLE_VIEWER" => Some(Self::Viewer),
+            _ => None,
+        }
+    }
 }
 /// Generated client implementations.
 pub mod tokens_client {

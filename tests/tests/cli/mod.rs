@@ -433,7 +433,7 @@ fn a_local_run_prints_one_json_object() {
         let dir = tempfile::tempdir().unwrap();
         let arguments = ["--n", n, "--method", method, "--local", "--json"];
         let result = coordinator_in(dir.path(), &arguments).json();
-        let names = "run n method solutions fundamental classes known verified checks tasks seconds waiting_seconds";
+        let names = "run n method solutions fundamental classes published verified checks tasks seconds waiting_seconds";
         assert_eq!(keys(&result).join(" "), names);
         assert_eq!(keys(&result["checks"][0]), ["name", "outcome", "reason"]);
         assert_eq!(keys(&result["classes"]), ["asymmetric", "half_turn", "quarter_turn"]);
@@ -441,7 +441,7 @@ fn a_local_run_prints_one_json_object() {
         assert_eq!(result["method"], method);
         assert_eq!(result["solutions"], solutions);
         assert_eq!(result["fundamental"], fundamental);
-        assert_eq!(result["known"], "matches");
+        assert_eq!(result["published"], "matches");
     }
 }
 

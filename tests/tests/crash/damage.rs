@@ -132,7 +132,7 @@ fn judge(end: &End, board: &Board, about: &str) -> Outcome {
             let result = serde_json::from_str::<Value>(line);
             let result = result.unwrap_or_else(|_| panic!("{about}: {end:#?}"));
             assert_eq!(result["solutions"], board.solutions, "{about}: {end:#?}");
-            assert_eq!(result["known"], "matches", "{about}: {end:#?}");
+            assert_eq!(result["published"], "matches", "{about}: {end:#?}");
         }
         return Outcome::Recovered;
     }

@@ -53,7 +53,7 @@ fn in_database(url: &str, cluster: &Cluster, more: &[&str]) -> Process {
 fn check(end: End, board: &Board, url: &str) {
     let result = end.json();
     assert_eq!(result["solutions"], board.solutions);
-    assert_eq!(result["known"], "matches");
+    assert_eq!(result["published"], "matches");
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), url).unwrap();
     let place = format!("@{}", file.path().display());

@@ -273,7 +273,7 @@ fn a_run_is_submitted_as_over_grpc() {
     let route = "/api/v1/runs";
     let request = json!({
         "n": 16, "method": "rows", "layout": "border", "task_cost": 100_000, "priority": 3,
-        "recheck": "0.5", "force_new": false, "key": "nightly:7",
+        "recheck": "0.5", "new_run": false, "key": "nightly:7",
     });
     // The request has exactly the described fields.
     let described = &api["paths"][route]["post"]["requestBody"]["content"]["application/json"];
@@ -295,7 +295,7 @@ fn a_run_is_submitted_as_over_grpc() {
     let message = there.json()["error"]["message"].clone();
     let (there, how) = message.as_str().unwrap().split_once("; ").unwrap();
     assert!(twice.contains(there) && twice.contains("--new-run"), "{there} in {twice}");
-    assert_eq!(how, "\"force_new\": true starts another run");
+    assert_eq!(how, "\"new_run\": true starts another run");
     let other_use = json!({ "n": 17, "key": "nightly:7" });
     refused(&submit(&other_use), 400, "give another key");
     for (request, part) in [

@@ -8,12 +8,12 @@ use std::{collections::BTreeSet, fs};
 
 use anyhow::Context as _;
 use auth::Role;
-use common::{limits, method::Layout, run::WorkerId};
+use common::{limits, method::Layout, recheck::Recheck, run::WorkerId};
 use kit::{count, plan};
 use proto::{
     connect::AuthChannel,
     v1::{
-        self, RunRequest, RunState, WatchStatusRequest, Worker, WorkersRequest,
+        self, RunRequest, RunState, WatchStatusRequest, Worker, WorkerState, WorkersRequest,
         runs_client::RunsClient,
     },
 };
@@ -57,7 +57,8 @@ async fn an_impersonator_is_barred_alone() -> anyhow::Result<()> {
     assert_ne!(liar.worker().0.to_be_bytes().to_vec(), victim.id);
     let mut runs = RunsClient::new(cluster.connect().await?);
     let workers = runs.workers(WorkersRequest::default()).await?.into_inner().workers;
-    let is_right = |worker: &Worker| (worker.state == "barred") != (worker.id == victim.id);
+    let is_right =
+        |worker: &Worker| (worker.state() == WorkerState::Barred) != (worker.id == victim.id);
     assert!(workers.iter().all(is_right), "{workers:#?}");
     cluster.check_exact(coordinator, "73712");
     let trust = fs::read_to_string(cluster.data_dir().join("trust.jsonl"))?;
@@ -172,7 +173,7 @@ async fn fifteen_thousand_workers_are_listed() -> anyhow::Result<()> {
     let service = Service::start()?;
     let run = service.create(&plan(9, Layout::FirstRows, 1)).await?.run;
     // Without rechecks a single worker can complete the run.
-    let recheck = v1::RecheckRequest { run: run.0, recheck: "0".to_owned() };
+    let recheck = v1::RecheckRequest { run: run.0, recheck: Some(Recheck::Millionths(0).into()) };
     service.runs().await?.recheck(recheck).await?;
     let run = run.to_string();
     let mut worker = HandWorker::connect(&service, 1).await?;

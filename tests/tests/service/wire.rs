@@ -7,6 +7,7 @@ use common::{
     limits::MESSAGE_BYTES,
     method::Layout,
     plan::Plan,
+    recheck::Recheck,
     run::{Epoch, LeaseKey, Partial, RunId, SessionId},
     sync::{Grant, HeldLease, SyncReply, Verdict},
 };
@@ -169,7 +170,7 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     let manifest = service.create(&plan).await?;
     let run = manifest.run.0;
     let mut runs = service.runs().await?;
-    let none = v1::RecheckRequest { run, recheck: "0".to_owned() };
+    let none = v1::RecheckRequest { run, recheck: Some(Recheck::Millionths(0).into()) };
     runs.recheck(none).await?;
     let mut liar = HandWorker::connect(&service, 7).await?;
     liar.count_wrong(|_| 8).await?;
@@ -178,9 +179,10 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
         [&manifest.run]
         .clone();
     assert_eq!(wrong.matches_published, Some(false));
-    let bad = runs.recheck(v1::RecheckRequest { run, recheck: "some".to_owned() });
-    assert_eq!(bad.await.unwrap_err().code(), Code::InvalidArgument);
-    let all = v1::RecheckRequest { run, recheck: "all".to_owned() };
+    let bad = v1::Recheck { part: Some(v1::recheck::Part::Millionths(1_000_001)) };
+    let bad = runs.recheck(v1::RecheckRequest { run, recheck: Some(bad) }).await.unwrap_err();
+    assert_eq!(bad.code(), Code::InvalidArgument);
+    let all = v1::RecheckRequest { run, recheck: Some(Recheck::All.into()) };
     let again = runs.recheck(all).await?.into_inner();
     assert_eq!(again.state(), v1::RunState::Running);
     let mut honest =
@@ -201,12 +203,12 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     let result = status.into_inner().result.expect("the run is finished");
     let check = |name: &str| {
         let check = result.checks.iter().find(|check| check.name == name);
-        check.map(|check| (check.outcome.as_str(), check.reason.as_str()))
+        check.map(|check| (check.outcome(), check.reason.as_str()))
     };
     let (_, text) = check("rechecks").expect("rechecks");
     assert!(text.contains("by the same token only"), "{text}");
     let (disputes, text) = check("disputes").expect("disputes");
-    assert!(disputes == "passed" && text.contains("all ended"), "{text}");
+    assert!(disputes == v1::CheckOutcome::Passed && text.contains("all ended"), "{text}");
     let reply = liar.call(Vec::new(), 10.0).await?;
     assert!(reply.reason.contains("barred"), "{}", reply.reason);
     for (name, code) in [("nobody", Code::NotFound), ("worker", Code::NotFound)] {
@@ -331,8 +333,8 @@ async fn asking_twice_for_a_board_starts_one_run() -> anyhow::Result<()> {
         let message = status.message();
         assert!(message.contains(&name) && !message.contains("--"), "{message}");
     }
-    // A retry with the same key returns the same run, with or without `force_new`.
-    let keyed = |n, key| v1::SubmitRequest { force_new: true, ..request(n, key) };
+    // A retry with the same key returns the same run, with or without `new_run`.
+    let keyed = |n, key| v1::SubmitRequest { new_run: true, ..request(n, key) };
     let second = runs.submit(keyed(9, "k1")).await?.into_inner();
     assert_ne!(first.run, second.run);
     for repeated in [keyed(9, "k1"), request(9, "k1")] {

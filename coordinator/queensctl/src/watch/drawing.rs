@@ -1,6 +1,7 @@
 //! Layout of the screen: important figures first; small terminals omit the others.
 
 use super::{Pane, WatchState};
+use proto::v1::RunState;
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -10,7 +11,7 @@ use ratatui::{
     widgets::{Axis, Chart, Dataset, GraphType},
 };
 use view::{
-    History, Point, RUN_COLUMNS, RunView, WORKER_COLUMNS,
+    History, Point, RUN_COLUMNS, Rating, RunView, WORKER_COLUMNS,
     text::{Column, LABEL_WIDTH, abbreviated, shortened, table, wrapped},
 };
 
@@ -68,22 +69,26 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 fn title<'a>(state: &WatchState, view: &'a RunView) -> Line<'a> {
     let color = match view.state {
-        "running" | "complete" => Color::Green,
-        "paused" => Color::Yellow,
-        _ => Color::Red,
+        RunState::Running | RunState::Complete => Color::Green,
+        RunState::Paused => Color::Yellow,
+        RunState::Unspecified
+        | RunState::Verifying
+        | RunState::Cancelled
+        | RunState::Contradicted
+        | RunState::Disputed => Color::Red,
     };
     Line::from(vec![
-        Span::styled(view.short("board"), BOLD),
+        Span::styled(&*view.figures.board.short, BOLD),
         Span::raw(", "),
-        Span::raw(view.short("method")),
+        Span::raw(&*view.figures.method.short),
         Span::raw(": "),
-        Span::styled(view.state, paint(state, color).patch(BOLD)),
+        Span::styled(&*view.figures.state.short, paint(state, color).patch(BOLD)),
     ])
 }
 
 /// Returns the progress bar, which is visible without colors too.
 fn progress<'a>(state: &WatchState, view: &'a RunView, width: u16) -> Line<'a> {
-    let percent = view.short("percent");
+    let percent = &view.figures.percent.short;
     let room = usize::from(width).saturating_sub(percent.chars().count() + 1);
     // At most the terminal's width.
     #[expect(clippy::cast_possible_truncation)]
@@ -92,16 +97,16 @@ fn progress<'a>(state: &WatchState, view: &'a RunView, width: u16) -> Line<'a> {
         Span::styled("█".repeat(done), paint(state, Color::Blue)),
         Span::raw("░".repeat(room - done)),
         Span::raw(" "),
-        Span::styled(percent, BOLD),
+        Span::styled(&**percent, BOLD),
     ])
 }
 
 /// Returns the figures as lines within `width`.
 fn figures(state: &WatchState, view: &RunView, width: usize) -> Vec<Line<'static>> {
     let verification = match view.verification {
-        "ok" => Color::Green,
-        "failed" => Color::Red,
-        _ => Color::Yellow,
+        Rating::Ok => Color::Green,
+        Rating::Pending => Color::Yellow,
+        Rating::Failed => Color::Red,
     };
     let has_alerts = !view.alerts.is_empty();
     let room = width.saturating_sub(LABEL_WIDTH).max(1);
@@ -148,7 +153,7 @@ fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> St
     let panes = &state.panes;
     let (name, head, columns) = match panes.pane {
         Pane::Runs => ("runs", "Runs".to_owned(), &RUN_COLUMNS[..]),
-        Pane::Machines => ("workers", view.full("machines").to_owned(), &WORKER_COLUMNS[..]),
+        Pane::Machines => ("workers", view.figures.machines.full().to_owned(), &WORKER_COLUMNS[..]),
         Pane::Tasks => ("states", "Tasks by state".to_owned(), &TASKS[..]),
     };
     let [line, rows] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
@@ -163,16 +168,16 @@ fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> St
     if panes.pane == Pane::Runs {
         // Whole ids do not fit a narrow terminal.
         for row in &mut shown {
-            row[0].truncate(8);
+            row.cells[0].truncate(8);
         }
     }
-    let text = table(columns, &shown, Some(rows.width.into()));
+    let cells: Vec<_> = shown.iter().map(|row| row.cells.clone()).collect();
+    let text = table(columns, &cells, Some(rows.width.into()));
     let styles = shown.iter().enumerate().map(|(place, row)| {
-        let place_of_state = usize::from(panes.pane == Pane::Machines);
-        let style = match row[place_of_state].as_str() {
-            "barred" | "disputed" => paint(state, Color::Red),
-            "unresponsive" | "lost" | "reconnecting" => paint(state, Color::Yellow),
-            _ => Style::new(),
+        let style = match row.rating {
+            Rating::Failed => paint(state, Color::Red),
+            Rating::Pending => paint(state, Color::Yellow),
+            Rating::Ok => Style::new(),
         };
         match (panes.pane == Pane::Runs || panes.row > 0) && first + place == panes.row {
             true => style.add_modifier(Modifier::REVERSED),
@@ -278,6 +283,8 @@ mod tests {
     use proto::v1;
     use ratatui::{Terminal, backend::TestBackend};
 
+    use v1::WorkerState::{Barred, Idle, Lost, Working};
+
     use super::*;
 
     /// 22 November 2026, 12:00 UTC.
@@ -290,7 +297,7 @@ mod tests {
             kernel: v1::Kernel::Avx512.into(),
             threads: 128,
             crews: 16,
-            state: ["working", "lost", "barred", "idle"][number as usize % 4].to_owned(),
+            state: [Working, Lost, Barred, Idle][number as usize % 4].into(),
             tasks_done: 1_234_567,
             last_seen_ms_ago: 59_000,
             cost_per_second: 127.25e6,
@@ -306,9 +313,9 @@ mod tests {
         v1::WorkerTotals {
             workers: workers.into(),
             threads: (0..workers).map(|number| u64::from(worker(number).threads)).sum(),
-            unresponsive: number(|worker| worker.state == "lost"),
+            unresponsive: number(|worker| worker.state() == Lost),
             reconnecting: 0,
-            barred: number(|worker| worker.state == "barred"),
+            barred: number(|worker| worker.state() == Barred),
             failing: number(|worker| worker.failed_threads > 0),
         }
     }
@@ -412,7 +419,7 @@ mod tests {
                 .to_owned(),
             threads: 16 >> number,
             crews: 4 >> (number / 2),
-            state: "working".to_owned(),
+            state: Working.into(),
             tasks_done: 4_321,
             last_seen_ms_ago: 4_000,
             cost_per_second: f64::from(16u32 >> number) * 0.9e6,

@@ -17,7 +17,9 @@ use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::{MissedTickBehavior, interval},
 };
-use view::{History, Point, RunView, listed, run_row, text::thousands, worker_rows};
+use view::{
+    History, Point, Rating, RunView, WorkerRow, listed, run_row, text::thousands, worker_rows,
+};
 
 pub(super) use self::terminal::Screen;
 
@@ -147,7 +149,7 @@ struct WatchState {
     runs: Vec<v1::Run>,
     panes: Panes,
     /// The rows that pass the filter. Workers that need attention come first.
-    rows: Vec<Vec<String>>,
+    rows: Vec<Row>,
     /// Number of rows, including those that the coordinator or the terminal omits.
     total: u64,
     colors: bool,
@@ -181,14 +183,14 @@ impl WatchState {
     }
 
     fn key(&mut self, code: KeyCode) -> KeyEffect {
-        let id = |row: &Vec<String>| u64::from_str_radix(row.first()?, 16).ok();
+        let id = |row: &Row| u64::from_str_radix(row.cells.first()?, 16).ok();
         let chosen = match self.panes.pane {
             Pane::Runs => self.rows.get(self.panes.row).and_then(id),
             Pane::Machines | Pane::Tasks => None,
         };
         let followed = self.status.as_ref().and_then(|status| Some(status.run.as_ref()?.run));
         let Some(run) = chosen.or(followed) else { return KeyEffect::None };
-        let size = (self.rows.len(), self.rows.first().map_or(0, Vec::len));
+        let size = (self.rows.len(), self.rows.first().map_or(0, |row| row.cells.len()));
         self.panes.key(code, run, size)
     }
 
@@ -202,10 +204,12 @@ impl WatchState {
         let rows = match self.panes.pane {
             // The newest first, with their whole IDs.
             Pane::Runs => {
-                listed(self.runs.clone(), true).iter().map(|run| run_row(run, false)).collect()
+                let row = |run| Row { cells: run_row(run, false), rating: Rating::Ok };
+                listed(self.runs.clone(), true).iter().map(row).collect()
             }
             Pane::Machines => {
-                worker_rows(&status.workers).into_iter().map(|row| row.cells).collect()
+                let row = |row: WorkerRow| Row { rating: row.rating(), cells: row.cells };
+                worker_rows(&status.workers).into_iter().map(row).collect()
             }
             Pane::Tasks => task_rows(&status),
         };
@@ -229,6 +233,13 @@ impl WatchState {
             .or_else(|| is_typing.then(typing))
             .or_else(|| (!message.is_empty()).then(|| message.clone()))
     }
+}
+
+/// A row of the shown table.
+#[derive(Clone, Debug)]
+struct Row {
+    cells: Vec<String>,
+    rating: Rating,
 }
 
 /// The shown table.
@@ -337,9 +348,9 @@ impl Panes {
     }
 
     /// Returns the rows that pass the filter, in the selected order.
-    fn filtered(&self, mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    fn filtered(&self, mut rows: Vec<Row>) -> Vec<Row> {
         let wanted = self.filter.to_lowercase();
-        rows.retain(|row| row.iter().any(|cell| cell.to_lowercase().contains(&wanted)));
+        rows.retain(|row| row.cells.iter().any(|cell| cell.to_lowercase().contains(&wanted)));
         if let Some(column) = self.sort {
             let number = |cell: &String| {
                 let digits: String = cell
@@ -350,7 +361,7 @@ impl Panes {
                 digits.parse::<f64>().unwrap_or(f64::MAX)
             };
             rows.sort_by(|a, b| {
-                let (a, b) = (&a[column], &b[column]);
+                let (a, b) = (&a.cells[column], &b.cells[column]);
                 number(a).total_cmp(&number(b)).then_with(|| a.cmp(b))
             });
         }
@@ -359,23 +370,25 @@ impl Panes {
 }
 
 /// Returns the number of tasks in each state, and the first disputed ones.
-fn task_rows(status: &v1::Status) -> Vec<Vec<String>> {
+fn task_rows(status: &v1::Status) -> Vec<Row> {
     let disputed = status.rechecks.clone().unwrap_or_default().disputed_tasks;
     let names = disputed.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let share = |tasks: u64| {
         let part = tasks as f64 / status.tasks_total.max(1) as f64;
         format!("{:.1} %", part * 100.0)
     };
+    let in_dispute = status.referee.as_ref().map_or(0, |referee| referee.disputed);
     let states = [
-        ("pending", status.tasks_pending, String::new()),
-        ("leased", status.tasks_leased, String::new()),
-        ("done", status.tasks_done, String::new()),
-        ("confirmed", status.tasks_confirmed, "of those that are done".to_owned()),
-        ("parked", status.tasks_parked, "retried later".to_owned()),
-        ("disputed", status.referee.as_ref().map_or(0, |referee| referee.disputed), names),
+        ("pending", Rating::Ok, status.tasks_pending, String::new()),
+        ("leased", Rating::Ok, status.tasks_leased, String::new()),
+        ("done", Rating::Ok, status.tasks_done, String::new()),
+        ("confirmed", Rating::Ok, status.tasks_confirmed, "of those that are done".to_owned()),
+        ("parked", Rating::Ok, status.tasks_parked, "retried later".to_owned()),
+        ("disputed", Rating::Failed, in_dispute, names),
     ];
-    let rows = states.into_iter().map(|(state, tasks, details)| {
-        vec![state.to_owned(), thousands(tasks.into()), share(tasks), details]
+    let rows = states.into_iter().map(|(state, rating, tasks, details)| {
+        let cells = vec![state.to_owned(), thousands(tasks.into()), share(tasks), details];
+        Row { cells, rating }
     });
     rows.collect()
 }
@@ -470,13 +483,17 @@ mod tests {
             key(&mut panes, code);
         }
         assert_eq!(panes.row, 2);
-        let rows =
-            || ["b 10", "a 9", "c 9,000"].map(|row| row.split(' ').map(str::to_owned).collect());
+        let rows = || {
+            ["b 10", "a 9", "c 9,000"].map(|row| Row {
+                cells: row.split(' ').map(str::to_owned).collect(),
+                rating: Rating::Ok,
+            })
+        };
         key(&mut panes, KeyCode::Char('s'));
         key(&mut panes, KeyCode::Char('s'));
         let names = |panes: &Panes| {
             let rows = panes.filtered(rows().to_vec());
-            rows.iter().map(|row: &Vec<String>| row[0].clone()).collect::<String>()
+            rows.iter().map(|row: &Row| row.cells[0].clone()).collect::<String>()
         };
         assert_eq!(names(&panes), "abc");
         for code in [KeyCode::Char('/'), KeyCode::Char('9'), KeyCode::Char(','), KeyCode::Enter] {

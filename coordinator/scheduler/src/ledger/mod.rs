@@ -23,9 +23,10 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use common::recheck::Recheck;
 pub use fold::{Elapsed, Fold, PlanMismatch, Refusal};
 pub use principal::{Caller, Confirmation, Principal};
-pub use sampling::{BadRecheck, Recheck, RecheckSampler};
+pub use sampling::RecheckSampler;
 pub use task::{AnyCount, TaskCount, TaskRow, TaskState};
 pub use trust::{Trust, TrustRecord};
 

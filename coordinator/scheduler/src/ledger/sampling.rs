@@ -3,80 +3,18 @@
 //! Selections use a keyed hash, so workers cannot predict them, and they are the same after every restart of
 //! the coordinator. The key is stored with the data.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
-use common::{plan::TaskId, run::RunId};
+use common::{
+    plan::TaskId,
+    recheck::{MILLION, Recheck},
+    run::RunId,
+};
 use sha2::{Digest, Sha256};
-
-/// Denominator of [`Recheck`]'s fractions.
-const ALL_PARTS: u32 = 1_000_000;
 
 /// Denominator of the fraction of first counts in the rotated orientation.
 /// More would hide rechecks better, but each change of orientation costs a worker its setup (frames: 0.1 s).
 const ROTATED_ONE_IN: u64 = 8;
-
-/// Part of a run that is rechecked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Recheck {
-    /// 2 % of the tasks, selected at random, and the first counts of every machine.
-    #[default]
-    Auto,
-    /// A fraction of the tasks in millionths, selected at random.
-    Millionths(u32),
-    /// Every task.
-    All,
-}
-
-/// An invalid recheck fraction.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid recheck fraction '{0}': expected auto, all, or a number such as 0.1")]
-pub struct BadRecheck(String);
-
-impl Recheck {
-    /// Returns the selected fraction of the tasks, in millionths.
-    const fn parts(self) -> u32 {
-        match self {
-            Self::Auto => common::forecast::RECHECKS_MILLIONTHS,
-            Self::Millionths(parts) => parts,
-            Self::All => ALL_PARTS,
-        }
-    }
-
-    pub(crate) fn fraction(self) -> f64 {
-        f64::from(self.parts()) / f64::from(ALL_PARTS)
-    }
-}
-
-impl fmt::Display for Recheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Millionths(_) => write!(f, "{}", self.fraction()),
-            Self::All => f.write_str("all"),
-        }
-    }
-}
-
-impl FromStr for Recheck {
-    type Err = BadRecheck;
-
-    fn from_str(text: &str) -> Result<Self, BadRecheck> {
-        let fraction = match text {
-            "auto" => return Ok(Self::Auto),
-            "all" => return Ok(Self::All),
-            number => number.parse::<f64>().ok(),
-        };
-        let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
-        let fraction = fraction.ok_or_else(|| BadRecheck(text.to_owned()))?;
-        // Between 0 and 1,000,000.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let parts = (fraction * f64::from(ALL_PARTS)).round() as u32;
-        Ok(match parts {
-            ALL_PARTS => Self::All,
-            parts => Self::Millionths(parts),
-        })
-    }
-}
 
 /// Random selection with the key of one data directory.
 #[derive(Clone)]
@@ -99,7 +37,7 @@ impl RecheckSampler {
     /// Returns whether a task is selected; a larger fraction includes the smaller ones.
     pub fn selects(&self, run: RunId, task: TaskId, recheck: Recheck) -> bool {
         let number = u128::from(self.hash(b"recheck", run, task, 0));
-        (number * u128::from(ALL_PARTS)) >> 64 < u128::from(recheck.parts())
+        (number * u128::from(MILLION)) >> 64 < u128::from(recheck.millionths())
     }
 
     /// Returns a task's secret 64-bit rank; the referee recounts the lowest ranks.
@@ -129,25 +67,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recheck_fractions_round_trip() {
-        for (text, recheck) in [
-            ("auto", Recheck::Auto),
-            ("all", Recheck::All),
-            ("0", Recheck::Millionths(0)),
-            ("0.1", Recheck::Millionths(100_000)),
-            ("0.000001", Recheck::Millionths(1)),
-        ] {
-            assert_eq!(text.parse(), Ok(recheck));
-            assert_eq!(recheck.to_string().parse(), Ok(recheck));
-        }
-        assert_eq!("1".parse(), Ok(Recheck::All));
-        for bad in ["", "2", "-0.1", "NaN", "some", "10%"] {
-            let error = bad.parse::<Recheck>().unwrap_err().to_string();
-            assert!(error.contains(bad) && error.contains("0.1"), "{error}");
-        }
-    }
-
-    #[test]
     fn the_key_is_not_displayed() {
         assert_eq!(format!("{:?}", RecheckSampler::new([7; 32])), "RecheckSampler");
     }
@@ -157,7 +76,7 @@ mod tests {
         let sampler = RecheckSampler::new([1; 32]);
         for task in (0..100).map(TaskId) {
             let hash = u128::from(sampler.hash(b"recheck", RunId(9), task, 0));
-            let number = u32::try_from((hash * u128::from(ALL_PARTS)) >> 64).unwrap();
+            let number = u32::try_from((hash * u128::from(MILLION)) >> 64).unwrap();
             let selects = |parts| sampler.selects(RunId(9), task, Recheck::Millionths(parts));
             assert!(!selects(number) && selects(number + 1), "{task}: {number}");
         }

@@ -28,7 +28,7 @@ pub enum MapState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskView {
     pub task: TaskId,
-    pub state: &'static str,
+    pub state: MapState,
     /// Units of the task in the plan.
     pub units: Range<u64>,
     /// Estimated microseconds of one reference core.
@@ -71,7 +71,7 @@ impl Scheduler {
         let authors = done.map(|done| done.first.worker).into_iter().chain(holders);
         Some(TaskView {
             task,
-            state: map_state(run, at).name(),
+            state: map_state(run, at),
             units: run.plan.task_units(task),
             cost: run.cost(at),
             count: done.map(|done| done.first.count),
@@ -93,7 +93,8 @@ impl Scheduler {
 }
 
 impl MapState {
-    const fn name(self) -> &'static str {
+    /// Returns the state's name in JSON and for display.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Leased => "leased",

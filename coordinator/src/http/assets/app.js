@@ -122,7 +122,7 @@ function showWorkers(workers) {
   const known = new Map([...body.rows].map((row) => [row.dataset.id, row]));
   const rows = sorted(table, workers, ({ cells }, column) => cells[column]).map(({ id, state, cells }) => {
     const row = known.get(id) || newRow(id, cells[0]);
-    row.dataset.state = state;
+    row.dataset.state = state ?? 'disconnected';
     cells.forEach((text, column) => {
       const cell = row.cells[column];
       cell.dataset.head = head.cells[column].textContent;
@@ -238,8 +238,8 @@ async function copyJoin() {
 
 async function submit(event) {
   event.preventDefault();
-  const { n, priority, force_new, ...texts } = Object.fromEntries(new FormData(byId('submit')));
-  const body = JSON.stringify({ n: Number(n), priority: Number(priority), force_new: Boolean(force_new), ...texts });
+  const { n, priority, new_run, ...texts } = Object.fromEntries(new FormData(byId('submit')));
+  const body = JSON.stringify({ n: Number(n), priority: Number(priority), new_run: Boolean(new_run), ...texts });
   try {
     const created = await fetchJson('/api/v1/runs', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
     location.assign(document.body.dataset.waits ? '/' : `/runs/${created.run}`);

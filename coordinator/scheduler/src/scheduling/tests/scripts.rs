@@ -341,7 +341,7 @@ impl Bench {
             0 => "right".to_owned(),
             wrong => format!("wrong by {wrong}"),
         };
-        let mut parts = vec![view.state.to_owned()];
+        let mut parts = vec![view.state.name().to_owned()];
         parts.extend(view.count.map(correctness));
         parts.extend(view.workers.iter().map(|name| format!("by {name}")));
         parts.extend(view.confirmed_by.map(|by| format!("confirmed by {by}")));
