@@ -77,7 +77,7 @@ pub(super) async fn workers(
         request = WorkersRequest { after: page.next, limit: 0 };
     }
     match options.json {
-        true => print_objects(&workers, view::worker_json),
+        true => print_objects(workers.iter().map(view::json::Worker::from)),
         false if workers.is_empty() => print("no workers connected"),
         false => print(&view::workers_table(&workers, stdout_width())),
     }
@@ -115,7 +115,7 @@ pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> 
             let event = next_message(connection, &mut stream, resume, lost).await?;
             last = event.sequence;
             match options.json {
-                true => print_json(view::event_json(&event))?,
+                true => print_json(&view::json::Event::from(&event))?,
                 false => print(&prose(&view::event_line(&event), stdout_width()))?,
             }
         }
@@ -123,7 +123,7 @@ pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> 
     let mut events = Vec::new();
     loop {
         match stream.message().await {
-            Ok(Some(event)) if options.json => print_json(view::event_json(&event))?,
+            Ok(Some(event)) if options.json => print_json(&view::json::Event::from(&event))?,
             Ok(Some(event)) => events.push(event),
             Ok(None) => break,
             Err(status) => return Err(connection.explain(&status).await),
@@ -140,7 +140,7 @@ pub(super) async fn dashboard(connection: &Connection, json: bool) -> anyhow::Re
     let mut client = connection.connect().await?;
     let reply = connection.ask(client.dashboard(DashboardRequest {})).await?;
     if json {
-        return print_json(json!({ "url": reply.url, "loopback_only": reply.loopback_only }));
+        return print_json(&json!({ "url": reply.url, "loopback_only": reply.loopback_only }));
     }
     if reply.loopback_only {
         eprint_line(
@@ -229,7 +229,7 @@ async fn create(
         if let Ok(join) = created.join.parse::<JoinString>() {
             shown["bearer"] = json!(join.token().expose());
         }
-        return print_json(shown);
+        return print_json(&shown);
     }
     let program = match options.role {
         Role::Worker => "worker",
@@ -242,7 +242,7 @@ async fn create(
 async fn list(connection: &Connection, client: &mut Tokens, json: bool) -> anyhow::Result<()> {
     let tokens = connection.ask(client.list(ListTokensRequest {})).await?.tokens;
     if json {
-        return print_objects(&tokens, token_json);
+        return print_objects(tokens.iter().map(token_json));
     }
     let row = |token: &v1::Token| {
         let ends = token.expires_unix_ms.map_or_else(|| "never".to_owned(), date);

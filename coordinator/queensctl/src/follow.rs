@@ -135,7 +135,7 @@ pub(super) fn unix_ms() -> u64 {
 
 pub(super) fn show_status(status: &v1::Status, style: Style) -> anyhow::Result<()> {
     match style.json {
-        true => print_json(view::status_json(status)?),
+        true => print_json(&view::json::Status::try_from(status)?),
         false => print(&view::status_text(status, stdout_width(), style.verbose, unix_ms())?),
     }
 }

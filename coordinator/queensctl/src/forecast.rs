@@ -54,7 +54,7 @@ pub(super) fn forecast(options: &ForecastOptions) -> anyhow::Result<Exit> {
     let dir = options.fleet.parent().unwrap_or_else(|| Path::new("."));
     let forecast = fleet.forecast(&plan, dir)?;
     match options.json {
-        true => print_json(as_json(&plan, &forecast))?,
+        true => print_json(&as_json(&plan, &forecast))?,
         false => print(&as_text(&plan, &forecast))?,
     }
     if forecast.seconds.is_some() {

@@ -1,7 +1,6 @@
 //! Standard output, wide tables and a progress bar.
 
 use std::{
-    fmt::Display,
     io,
     ops::Range,
     time::{Duration, Instant},
@@ -9,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use cli::terminal::{self, StatusBar};
-use serde_json::Value;
+use serde::Serialize;
 use view::text::{prose, span, stdout_width, thousands};
 
 /// Prints lines to stdout.
@@ -18,13 +17,19 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Prints a JSON object to stdout.
-pub(super) fn print_json(json: impl Display) -> anyhow::Result<()> {
-    check_printed(terminal::print_json(&json.to_string()))
+pub(super) fn print_json(object: &impl Serialize) -> anyhow::Result<()> {
+    print_json_line(&serde_json::to_string(object)?)
+}
+
+pub(super) fn print_json_line(line: &str) -> anyhow::Result<()> {
+    check_printed(terminal::print_json(line))
 }
 
 /// Prints one JSON object per line to stdout.
-pub(super) fn print_objects<T>(items: &[T], object: impl Fn(&T) -> Value) -> anyhow::Result<()> {
-    items.iter().try_for_each(|item| print_json(object(item)))
+pub(super) fn print_objects(
+    objects: impl IntoIterator<Item = impl Serialize>,
+) -> anyhow::Result<()> {
+    objects.into_iter().try_for_each(|object| print_json(&object))
 }
 
 /// Prints sentences to stdout, broken at spaces within the terminal's width.

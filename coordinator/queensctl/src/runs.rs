@@ -32,7 +32,7 @@ use view::{
 
 use super::{
     client::{Client, Connection, Control, Refused, Unreachable},
-    output::{Bar, print, print_json, print_objects},
+    output::{Bar, print, print_json, print_json_line, print_objects},
 };
 
 #[derive(Clone, Debug, Args)]
@@ -122,7 +122,7 @@ pub(super) async fn runs(connection: &Connection, options: &RunsOptions) -> anyh
     let mut client = connection.connect().await?;
     let runs = connection.ask(client.list(ListRequest {})).await?.runs;
     match options.json {
-        true => print_objects(&view::listed(runs, options.all), view::run_json),
+        true => print_objects(view::listed(runs, options.all).iter().map(view::json::Run::from)),
         false if runs.is_empty() => print("there are no runs; start one with `queensctl submit`"),
         false => print(&view::runs_table(runs, options.all, stdout_width())),
     }
@@ -186,7 +186,7 @@ async fn submit_once(connection: &Connection, request: SubmitRequest) -> anyhow:
 }
 
 fn show_run(run: &v1::Run, json: bool) -> anyhow::Result<()> {
-    if json { print_json(view::run_json(run)) } else { print(&view::run_text(run)) }
+    if json { print_json(&view::json::Run::from(run)) } else { print(&view::run_text(run)) }
 }
 
 pub(super) async fn control(
@@ -288,7 +288,7 @@ pub(super) async fn export(connection: &Connection, options: &RunOptions) -> any
     loop {
         match records.message().await {
             Ok(Some(record)) => {
-                print_json(&record.line)?;
+                print_json_line(&record.line)?;
                 number += 1;
                 // Rechecks are records too.
                 bar.show(number, number as f64 / total.max(number) as f64);

@@ -1,13 +1,13 @@
 //! The JSON interface, version 1: the objects of `queensctl --json`, and operator
 //! commands with the options of `queensctl`.
 
-use std::{fmt::Display, str::FromStr, time::Duration};
+use std::{fmt::Display, str::FromStr, sync::Arc, time::Duration};
 
 use auth::{NewToken, Principal, Role};
 use axum::{
     Json,
     extract::{Path, State, rejection::JsonRejection},
-    http::{HeaderValue, StatusCode, header},
+    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use common::{
@@ -17,34 +17,41 @@ use common::{
     run::{RunId, WorkerId},
 };
 use proto::v1;
-use scheduler::{Command, RunSummary, ledger::Recheck};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use scheduler::{Command, MapState, RunSummary, ledger::Recheck};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::{task::spawn_blocking, time::timeout};
 use tonic::Code;
 use view::{
-    RunSelector, SelectableRun, reference_value, run_json, status_json, worker_json,
-    worker_totals_json,
+    RunSelector, SelectableRun,
+    json::{self, Decimal},
 };
 
 use super::{
     ANSWER_TIMEOUT, App,
     guard::{Query, Refusal},
-    map::{Window, map_json},
+    map::{Sheets, TaskMap, Window, task_map},
 };
 use crate::{
     driver::served_first,
     message::{self, start_run, workers_page},
 };
 
-/// The OpenAPI description of the interface.
-pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
+type Answer<T> = Result<Json<T>, Refusal>;
 
-type Answer = Result<Json<Value>, Refusal>;
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Health {
+    healthy: bool,
+}
 
 /// Answers that the process is running.
-pub(super) async fn health() -> Json<Value> {
-    Json(json!({ "healthy": true }))
+pub(super) async fn health() -> Json<Health> {
+    Json(Health { healthy: true })
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ready {
+    ready: bool,
 }
 
 /// Answers whether the driver serves runs.
@@ -52,22 +59,21 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
     let answered = timeout(ANSWER_TIMEOUT / 10, app.driver.runs()).await;
     let ready = matches!(answered, Ok(Ok(_)));
     let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (code, Json(json!({ "ready": ready }))).into_response()
+    (code, Json(Ready { ready })).into_response()
 }
 
-pub(super) async fn description() -> Response {
-    let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], DESCRIPTION).into_response()
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusQuery {
+    /// A run: four digits of its id, N=22 or last; the run that is served first if absent.
     run: Option<String>,
 }
 
 /// Answers with the status of a run, by default the one served first.
-pub(super) async fn status(State(app): State<App>, Query(query): Query<StatusQuery>) -> Answer {
+pub(super) async fn status(
+    State(app): State<App>,
+    Query(query): Query<StatusQuery>,
+) -> Answer<json::Status> {
     let run = match query.run {
         Some(name) => find(&app, &name).await?,
         None => first(&app).await?,
@@ -75,50 +81,65 @@ pub(super) async fn status(State(app): State<App>, Query(query): Query<StatusQue
     status_answer(&app, run).await
 }
 
-pub(super) async fn run(State(app): State<App>, Path(name): Path<String>) -> Answer {
+pub(super) async fn run(State(app): State<App>, Path(name): Path<String>) -> Answer<json::Status> {
     let run = find(&app, &name).await?;
     status_answer(&app, run).await
 }
 
-pub(super) async fn runs(State(app): State<App>) -> Answer {
-    let runs = app.driver.runs().await?;
-    let runs: Vec<_> = runs.iter().map(message::run).collect();
-    let runs: Vec<_> = runs.iter().map(run_json).collect();
-    Ok(Json(json!({ "runs": runs })))
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Runs {
+    runs: Vec<json::Run>,
 }
 
-#[derive(Debug, Deserialize)]
+pub(super) async fn runs(State(app): State<App>) -> Answer<Runs> {
+    let runs = app.driver.runs().await?;
+    Ok(Json(Runs { runs: runs.iter().map(summary).collect() }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkersQuery {
+    /// next of the previous page.
+    #[schemars(regex(pattern = "^[0-9a-f]{32}$"))]
     after: Option<String>,
+    /// Maximum number of workers in the answer; 0, and anything above 200, means 200.
     #[serde(default)]
     limit: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Workers {
+    workers: Vec<json::Worker>,
+    totals: json::WorkerTotals,
+    /// Value of after for the next page; null on the last page.
+    #[schemars(regex(pattern = "^[0-9a-f]{32}$"))]
+    next: Option<String>,
 }
 
 /// Answers with a page of all workers.
 pub(super) async fn workers(
     State(app): State<App>,
     Query(WorkersQuery { after, limit }): Query<WorkersQuery>,
-) -> Answer {
+) -> Answer<Workers> {
     let parsed = |id: String| {
         let id = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).map(WorkerId);
         id.ok_or_else(|| invalid("after", "expected the 32 hexadecimal digits of a worker's id"))
     };
     let after = after.map(parsed).transpose()?;
     let page = workers_page(&app.driver, after, limit).await?;
-    let workers: Vec<_> = page.workers.iter().map(worker_json).collect();
-    Ok(Json(json!({
-        "workers": workers,
-        "totals": worker_totals_json(&page.totals.unwrap_or_default()),
-        "next": (!page.next.is_empty()).then(|| common::hex::encode(&page.next)),
-    })))
+    Ok(Json(Workers {
+        workers: page.workers.iter().map(json::Worker::from).collect(),
+        totals: page.totals.unwrap_or_default().into(),
+        next: (!page.next.is_empty()).then(|| common::hex::encode(&page.next)),
+    }))
 }
 
 pub(super) type Caller = axum::Extension<Principal>;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecheckRequest {
+    /// auto, all, or a number such as 0.1.
     pub(super) recheck: String,
 }
 
@@ -127,23 +148,43 @@ pub(super) async fn recheck(
     run: Path<String>,
     by: Caller,
     request: Result<Json<RecheckRequest>, JsonRejection>,
-) -> Answer {
+) -> Answer<json::Run> {
     let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
     let part: Recheck = read("recheck", &request.recheck)?;
     control(app, run, by, Command::Recheck(part)).await
 }
 
+#[derive(Serialize, JsonSchema)]
+pub(super) struct NamedWorker {
+    /// Name and identity of the worker.
+    worker: String,
+}
+
 /// Drains a worker, by its name or a prefix of its identity.
-pub(super) async fn drain(app: State<App>, worker: Path<String>, by: Caller) -> Answer {
-    Ok(Json(json!({ "worker": app.driver.drain(worker.0, by.name().cloned()).await? })))
+pub(super) async fn drain(
+    app: State<App>,
+    worker: Path<String>,
+    by: Caller,
+) -> Answer<NamedWorker> {
+    let worker = app.driver.drain(worker.0, by.name().cloned()).await?;
+    Ok(Json(NamedWorker { worker }))
 }
 
 /// Readmits a worker that returned wrong counts.
-pub(super) async fn trust(app: State<App>, worker: Path<String>, by: Caller) -> Answer {
-    Ok(Json(json!({ "worker": app.driver.trust(worker.0, by.name().cloned()).await? })))
+pub(super) async fn trust(
+    app: State<App>,
+    worker: Path<String>,
+    by: Caller,
+) -> Answer<NamedWorker> {
+    let worker = app.driver.trust(worker.0, by.name().cloned()).await?;
+    Ok(Json(NamedWorker { worker }))
 }
 
-pub(super) async fn delete(State(app): State<App>, Path(name): Path<String>, by: Caller) -> Answer {
+pub(super) async fn delete(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    by: Caller,
+) -> Answer<json::Run> {
     let run = find(&app, &name).await?;
     let run = app.driver.delete(run, by.name().cloned()).await?;
     Ok(Json(summary(&run)))
@@ -154,25 +195,22 @@ pub(super) async fn control(
     Path(name): Path<String>,
     by: Caller,
     command: Command,
-) -> Answer {
+) -> Answer<json::Run> {
     let run = find(&app, &name).await?;
     let run = app.driver.control(run, command, by.name().cloned()).await?;
     Ok(Json(summary(&run)))
 }
 
-fn summary(run: &RunSummary) -> Value {
-    run_json(&message::run(run))
+fn summary(run: &RunSummary) -> json::Run {
+    json::Run::from(&message::run(run))
 }
 
-async fn status_answer(app: &App, run: RunId) -> Answer {
-    let status = status_json(&*status_of(app, run).await?);
+async fn status_answer(app: &App, run: RunId) -> Answer<json::Status> {
+    let status = json::Status::try_from(&*status_of(app, run).await?);
     status.map(Json).map_err(|error| Refusal::internal(format!("{error:#}")))
 }
 
-pub(super) async fn status_of(
-    app: &App,
-    run: RunId,
-) -> Result<std::sync::Arc<v1::Status>, Refusal> {
+pub(super) async fn status_of(app: &App, run: RunId) -> Result<Arc<v1::Status>, Refusal> {
     let status = app.statuses.get(run).await?;
     status.ok_or_else(|| no_run(run))
 }
@@ -197,10 +235,12 @@ pub(super) async fn find(app: &App, name: &str) -> Result<RunId, Refusal> {
     parsed.among(&runs).map_err(|error| Refusal::not_found(error.to_string()))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MapQuery {
+    /// First task in the range.
     first: Option<u64>,
+    /// Number of tasks.
     tasks: Option<u64>,
 }
 
@@ -209,7 +249,7 @@ pub(super) async fn map(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(part): Query<MapQuery>,
-) -> Answer {
+) -> Answer<TaskMap> {
     let run = find(&app, &name).await?;
     if part.first.is_none() && part.tasks.is_none() {
         let map = app.broadcast.whole_map(run).await?;
@@ -217,7 +257,7 @@ pub(super) async fn map(
     }
     let (_, map_states) = app.driver.map_states(run).await?.ok_or_else(|| no_run(run))?;
     let (first, number) = (part.first.unwrap_or(0), part.tasks.unwrap_or(u64::MAX));
-    Ok(Json(map_json(&map_states, first, number)))
+    Ok(Json(task_map(&map_states, first, number)))
 }
 
 /// Answers with the tasks grouped by frame or prefix, or a part of them.
@@ -225,7 +265,7 @@ pub(super) async fn grid(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(window): Query<Window>,
-) -> Answer {
+) -> Answer<Sheets> {
     let run = find(&app, &name).await?;
     let grid = match window.is_whole() {
         true => app.broadcast.whole_grid(run).await?,
@@ -236,49 +276,86 @@ pub(super) async fn grid(
     })
 }
 
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Task {
+    task: u64,
+    #[schemars(extend("enum" = MapState::ALL.map(MapState::name)))]
+    state: &'static str,
+    /// First unit of the task in the plan.
+    first_unit: u64,
+    /// Number of units.
+    units: u64,
+    /// Estimated microseconds of one reference core.
+    cost: u64,
+    count: Option<Decimal>,
+    /// Names of the workers that lease it, and of the one whose count was accepted.
+    workers: Vec<String>,
+    /// Age of the accepted count, if this coordinator accepted it.
+    accepted_ms_ago: Option<u64>,
+    /// Who confirmed its count.
+    confirmed_by: Option<&'static str>,
+    failed_attempts: u64,
+    conflicting_counts: Vec<Decimal>,
+}
+
 pub(super) async fn task(
     State(app): State<App>,
     Path((name, task)): Path<(String, u64)>,
-) -> Answer {
+) -> Answer<Task> {
     let run = find(&app, &name).await?;
     let view = app.driver.task(run, TaskId(task)).await?;
     let view = view.ok_or_else(|| Refusal::not_found(format!("run {run} has no task {task}")))?;
-    Ok(Json(json!({
-        "task": view.task.0,
-        "state": view.state.name(),
-        "first_unit": view.units.start,
-        "units": view.units.end - view.units.start,
-        "cost": view.cost,
-        "count": view.count.map(|count| count.to_string()),
-        "workers": view.workers,
-        "accepted_ms_ago": view.accepted_ms_ago,
-        "confirmed_by": view.confirmed_by,
-        "failed_attempts": view.failed,
-        "conflicting_counts": view.reports.iter().map(u64::to_string).collect::<Vec<_>>(),
-    })))
+    Ok(Json(Task {
+        task: view.task.0,
+        state: view.state.name(),
+        first_unit: view.units.start,
+        units: view.units.end - view.units.start,
+        cost: view.cost,
+        count: view.count.map(Decimal::new),
+        workers: view.workers,
+        accepted_ms_ago: view.accepted_ms_ago,
+        confirmed_by: view.confirmed_by,
+        failed_attempts: view.failed,
+        conflicting_counts: view.reports.into_iter().map(Decimal::new).collect(),
+    }))
 }
 
 /// Answers with the time series of a run.
-pub(super) async fn history(State(app): State<App>, Path(name): Path<String>) -> Answer {
+pub(super) async fn history(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Answer<json::History> {
     let run = find(&app, &name).await?;
     let status = status_of(&app, run).await?;
     let spec = status.run.as_ref().and_then(|run| run.spec);
-    let (reference, source, _) = reference_value(spec.unwrap_or_default().n);
-    let mut history = app.broadcast.history(run).json();
-    history["reference"] = json!({ "solutions": reference, "source": source });
-    Ok(Json(history))
+    Ok(Json(app.broadcast.history(run).columns(spec.unwrap_or_default().n)))
 }
 
 /// Role and validity of a new join string.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JoinRequest {
+    /// Role; worker if absent.
+    #[schemars(extend("enum" = Role::ALL.map(Role::as_str)))]
     role: Option<String>,
+    /// Validity in days; 30 if absent.
+    #[schemars(range(min = 1, max = 3650))]
     days: Option<u32>,
 }
 
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Join {
+    /// Name of the token, for revoking it.
+    name: String,
+    /// The join string, a secret.
+    join: String,
+}
+
 /// Creates a join string, by default for a worker and valid for 30 days.
-pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinRequest>) -> Answer {
+pub(super) async fn join(
+    State(app): State<App>,
+    Query(request): Query<JoinRequest>,
+) -> Answer<Join> {
     let role: Role = read("role", request.role.as_deref().unwrap_or("worker"))?;
     let days = u64::from(request.days.unwrap_or(30));
     if !(1..=3650).contains(&days) {
@@ -295,22 +372,35 @@ pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinReque
     });
     let created = created.await.map_err(|error| Refusal::internal(error.to_string()))?;
     let (join, name) = created.map_err(|error| Refusal::internal(error.to_string()))?;
-    Ok(Json(json!({ "name": name, "join": join.expose() })))
+    Ok(Json(Join { name, join: join.expose() }))
 }
 
 /// The body of a submission: the options of `queensctl submit`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubmitBody {
+    /// Board size.
+    #[schemars(range(min = 1, max = 32))]
     n: i64,
+    /// Counting method; auto if absent.
+    #[schemars(extend("enum" = ["auto", "rows", "frames"]))]
     method: Option<String>,
+    /// Partition of the board by method rows.
+    #[schemars(extend("enum" = ["first-rows", "border"]))]
     layout: Option<String>,
+    /// Estimated microseconds of a task on one core; chosen by N if absent.
+    #[schemars(range(min = 1))]
     task_cost: Option<u64>,
+    /// Runs of higher priority are served first; 0 if absent.
     #[serde(default)]
     priority: i32,
+    /// auto, all, or a number such as 0.1; auto if absent.
     recheck: Option<String>,
+    /// Whether to start a new run even if one of this board exists.
     #[serde(default)]
     new_run: bool,
+    /// Idempotency key, 1 to 64 letters, digits, '-', '_', '.' or ':': a repeated request with the same key
+    /// returns the existing run.
     key: Option<String>,
 }
 
@@ -352,7 +442,7 @@ pub(super) async fn submit(
     State(app): State<App>,
     by: Caller,
     request: Result<Json<SubmitBody>, JsonRejection>,
-) -> Answer {
+) -> Answer<json::Run> {
     let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
     let submitted = start_run(&app.driver, app.clock, request.message()?, by.name().cloned()).await;
     let run = submitted.map_err(|status| match status.code() {

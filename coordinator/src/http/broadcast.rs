@@ -10,7 +10,7 @@ use std::{
 use axum::body::Bytes;
 use common::run::RunId;
 use proto::v1;
-use serde_json::{Value, json};
+use serde_json::json;
 use store::{Clock, Note, RunState};
 use tokio::{
     sync::{Mutex, watch},
@@ -22,7 +22,7 @@ use view::{History, RunView};
 
 use super::{
     machines::Shares,
-    map::{self, Board, Window, grid_json, map_json},
+    map::{self, Board, Sheets, TaskMap, Window, task_map},
 };
 use crate::{
     driver::{DriverHandle, Stopped},
@@ -69,8 +69,8 @@ struct CachedRun {
     shares: Cached<Shares>,
     /// Lock that is held while the journal is read.
     reading: Arc<Mutex<()>>,
-    map: Cached<Value>,
-    grid: Cached<Value>,
+    map: Cached<TaskMap>,
+    grid: Cached<Sheets>,
     /// Lock of the grid's computation: after a change, all pages request it at once.
     drawing: Arc<Mutex<()>>,
     /// Number of parked tasks, and the disputed tasks, which alerts report. A map from
@@ -229,10 +229,10 @@ impl Broadcast {
     }
 
     /// Returns all tasks, at most half a tick old; `None` if there is no such run.
-    pub(super) async fn whole_map(&self, run: RunId) -> Result<Option<Value>, Stopped> {
+    pub(super) async fn whole_map(&self, run: RunId) -> Result<Option<TaskMap>, Stopped> {
         let make = async {
             let tasks = self.driver.map_states(run).await?;
-            Ok(tasks.map(|(_, map_states)| map_json(&map_states, 0, u64::MAX)))
+            Ok(tasks.map(|(_, map_states)| task_map(&map_states, 0, u64::MAX)))
         };
         self.cached_map(run, TICK / 2, |cached| &mut cached.map, make).await
     }
@@ -240,7 +240,7 @@ impl Broadcast {
     /// Returns all tasks by frame or prefix; `None` if there is no such run.
     /// The map may be some seconds old, but not older than the last change of parked and disputed tasks
     /// that [`Self::view`] has seen.
-    pub(super) async fn whole_grid(&self, run: RunId) -> Result<Option<Value>, Stopped> {
+    pub(super) async fn whole_grid(&self, run: RunId) -> Result<Option<Sheets>, Stopped> {
         let drawing = self.cached(run, |cached| cached.drawing.clone()).unwrap_or_default();
         let _guard = drawing.lock().await;
         let make = self.grid(run, Window::default());
@@ -248,13 +248,13 @@ impl Broadcast {
     }
 
     /// Returns the cached map, or a new one if that is too old.
-    async fn cached_map(
+    async fn cached_map<T: Clone>(
         &self,
         run: RunId,
         lifetime: Duration,
-        place: fn(&mut CachedRun) -> &mut Cached<Value>,
-        make: impl Future<Output = Result<Option<Value>, Stopped>>,
-    ) -> Result<Option<Value>, Stopped> {
+        place: fn(&mut CachedRun) -> &mut Cached<T>,
+        make: impl Future<Output = Result<Option<T>, Stopped>>,
+    ) -> Result<Option<T>, Stopped> {
         if let Some(cached) = self.lock().get_mut(&run) {
             let since = cached.problems_since;
             if let Some((computed, map)) = place(cached)
@@ -275,11 +275,11 @@ impl Broadcast {
 
     /// Returns a part of the grouped tasks.
     /// The driver only copies their states; the rest runs on another thread.
-    pub(super) async fn grid(&self, run: RunId, window: Window) -> Result<Option<Value>, Stopped> {
+    pub(super) async fn grid(&self, run: RunId, window: Window) -> Result<Option<Sheets>, Stopped> {
         let Some((plan, map_states)) = self.driver.map_states(run).await? else {
             return Ok(None);
         };
-        let drawn = spawn_blocking(move || grid_json(&plan, &map_states, &window)).await;
+        let drawn = spawn_blocking(move || map::sheets(&plan, &map_states, &window)).await;
         Ok(drawn.ok().flatten())
     }
 
@@ -345,7 +345,7 @@ impl Broadcast {
 }
 
 /// Encodes a server-sent event; the JSON contains no line breaks.
-fn frame(view: &RunView, map: &Value, board: Option<&Board>) -> Bytes {
+fn frame(view: &RunView, map: &TaskMap, board: Option<&Board>) -> Bytes {
     let update = json!({ "view": view, "map": map, "board": board });
     Bytes::from(format!("data: {update}\n\n"))
 }
@@ -389,8 +389,8 @@ mod tests {
             let view = broadcast.view(run).await.unwrap().unwrap();
             let grid = broadcast.whole_grid(run).await.unwrap().unwrap();
             let map = broadcast.whole_map(run).await.unwrap().unwrap();
-            let cells = [&grid["sheets"][0]["cells"], &map["cells"]];
-            let on_maps = cells.map(|cells| cells.as_str().unwrap().contains('x'));
+            let cells = [&grid.sheets[0].cells, &map.cells];
+            let on_maps = cells.map(|cells| cells.contains('x'));
             (view.alerts.iter().any(|alert| alert.kind == AlertKind::TaskDisputed), on_maps)
         };
         let right = kit::count(&sync(1, Vec::new()).await.grants[0]);

@@ -17,13 +17,28 @@ use axum::{
 use common::text::Shown;
 use http_body::Frame;
 use maud::html;
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::{ANSWER_TIMEOUT, App, layout::page, sessions::session};
 use crate::driver::{RequestError, Stopped};
+
+/// The answer to a rejected request.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(super) struct ErrorAnswer {
+    error: ErrorCause,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ErrorCause {
+    /// Name of the HTTP status, such as not_found.
+    code: String,
+    /// One line for people: what failed, why, and what to do.
+    message: String,
+}
 
 /// A rejected request.
 #[derive(Clone, Debug)]
@@ -110,7 +125,7 @@ impl IntoResponse for Refusal {
         let reason = reason.to_lowercase().replace(' ', "_");
         // The message may quote the request.
         let message = Shown(&message).to_string();
-        let body = json!({ "error": { "code": reason, "message": message } });
+        let body = ErrorAnswer { error: ErrorCause { code: reason, message: message.clone() } };
         let mut response = (code, Json(body)).into_response();
         if code == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer realm=\"queens\"");
@@ -294,7 +309,7 @@ fn requested_host(request: &Request) -> Result<Option<Authority>, Refusal> {
 
 /// Returns the final message of an event stream whose token is no longer valid.
 fn last_event(denied: &AuthError) -> Frame<Bytes> {
-    let why = json!({ "why": denied.to_string() });
+    let why = serde_json::json!({ "why": denied.to_string() });
     Frame::data(Bytes::from(format!("event: ended\ndata: {why}\n\n")))
 }
 

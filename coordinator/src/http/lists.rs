@@ -9,10 +9,12 @@ use common::{board::Board, run::RunId};
 use maud::{Markup, html};
 use proto::v1::{self, RunState};
 use scheduler::RunSummary;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use view::{
-    RUN_COLUMNS, event_json, event_subject, event_text, listed, run_row,
+    RUN_COLUMNS, event_subject, event_text,
+    json::Event,
+    listed, run_row,
     text::{minute, plural},
 };
 
@@ -169,10 +171,12 @@ pub(super) fn submit(open: bool) -> Markup {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventQuery {
+    /// A run: four digits of its id, N=22 or last; all runs and the cluster if absent.
     run: Option<String>,
+    /// Events with a higher sequence number only.
     #[serde(default)]
     after: u64,
 }
@@ -187,14 +191,19 @@ impl EventQuery {
     }
 }
 
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Events {
+    events: Vec<Event>,
+}
+
 /// Answers with events as JSON, oldest first.
 pub(super) async fn events_json(
     State(app): State<App>,
     Query(query): Query<EventQuery>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Events>, Refusal> {
     let events = query.find(&app).await?;
-    let events: Vec<_> = events.iter().map(|event| event_json(&message::event(event))).collect();
-    Ok(Json(json!({ "events": events })))
+    let event = |event: &RunEvent| Event::from(&message::event(event));
+    Ok(Json(Events { events: events.iter().map(event).collect() }))
 }
 
 /// Answers with the page of all events, newest first.

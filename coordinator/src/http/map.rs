@@ -12,8 +12,8 @@ use common::{
 };
 use maud::{Markup, html};
 use scheduler::{MapState, TaskView};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::driver::{DriverHandle, Stopped};
@@ -21,8 +21,24 @@ use crate::driver::{DriverHandle, Stopped};
 /// Maximum number of cells of a map in task order.
 const MAP_CELLS: u64 = 1_600;
 
+/// A range of a run's tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Map")]
+pub(super) struct TaskMap {
+    /// First task of the map.
+    first: u64,
+    /// Number of tasks.
+    tasks: u64,
+    /// Tasks per cell; the last cell may have fewer.
+    per_cell: u64,
+    /// One letter per cell, in the plan's order: x disputed, p parked, C all confirmed, c all done and some
+    /// confirmed, D all done, l leased, d partially done, w pending.
+    #[schemars(regex(pattern = "^[xpCcDldw]*$"))]
+    pub(super) cells: String,
+}
+
 /// Returns a range of the tasks as cells of one letter each.
-pub(super) fn map_json(map_states: &[MapState], first: u64, number: u64) -> Value {
+pub(super) fn task_map(map_states: &[MapState], first: u64, number: u64) -> TaskMap {
     let all = map_states.len() as u64;
     let shown = part(Some(first), Some(number), all);
     let tasks = shown.end - shown.start;
@@ -33,7 +49,7 @@ pub(super) fn map_json(map_states: &[MapState], first: u64, number: u64) -> Valu
     let letters: String = cells
         .map(|cell| letter(cell.iter().fold(0, |states, state| states | bit(*state))))
         .collect();
-    json!({ "first": shown.start, "tasks": tasks, "per_cell": per_cell, "cells": letters })
+    TaskMap { first: shown.start, tasks, per_cell, cells: letters }
 }
 
 const fn bit(state: MapState) -> u8 {
@@ -65,13 +81,18 @@ const OVERVIEW_SIDE: u64 = 24;
 const PART_SIDE: u64 = 48;
 
 /// A part of a sheet; all sheets if it names none.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Window {
+    /// A sheet, in finer cells and with task ranges; all sheets if absent.
     sheet: Option<usize>,
+    /// First row.
     row: Option<u64>,
+    /// Number of rows.
     rows: Option<u64>,
+    /// First column.
     column: Option<u64>,
+    /// Number of columns.
     columns: Option<u64>,
 }
 
@@ -134,40 +155,72 @@ impl Grid {
         }
     }
 
-    /// Encodes the grid as JSON: a letter per cell, or a dot for one without tasks.
-    fn json(&self, (sheet, name): (usize, &str), with_tasks: bool) -> Value {
-        let letters: String =
-            self.cells.iter().map(|cell| cell.tasks.map_or('.', |_| letter(cell.states))).collect();
-        let mut json = json!({
-            "sheet": sheet,
-            "name": name,
-            "row": self.rows.start,
-            "rows": self.rows.end - self.rows.start,
-            "column": self.columns.start,
-            "columns": self.columns.end - self.columns.start,
-            "rows_per_cell": self.rows_per_cell,
-            "columns_per_cell": self.columns_per_cell,
-            "across": self.across,
-            "cells": letters,
-        });
-        if with_tasks {
-            let tasks: Vec<_> = self.cells.iter().map(|cell| cell.tasks).collect();
-            json["tasks"] = json!(tasks);
+    /// Describes the grid: a letter per cell, or a dot for one without tasks.
+    fn sheet(&self, (sheet, name): (usize, &str), with_tasks: bool) -> Sheet {
+        let letter = |cell: &Cell| cell.tasks.map_or('.', |_| letter(cell.states));
+        Sheet {
+            sheet,
+            name: name.to_owned(),
+            row: self.rows.start,
+            rows: self.rows.end - self.rows.start,
+            column: self.columns.start,
+            columns: self.columns.end - self.columns.start,
+            rows_per_cell: self.rows_per_cell,
+            columns_per_cell: self.columns_per_cell,
+            across: self.across,
+            cells: self.cells.iter().map(letter).collect(),
+            tasks: with_tasks.then(|| self.cells.iter().map(|cell| cell.tasks).collect()),
         }
-        json
     }
+}
+
+/// The tasks of a run, grouped by frame or prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Grid")]
+pub(super) struct Sheets {
+    /// Meaning of a row.
+    rows_are: &'static str,
+    /// Meaning of a column.
+    columns_are: &'static str,
+    pub(super) sheets: Vec<Sheet>,
+}
+
+/// The tasks whose units have a property in common, as cells in rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct Sheet {
+    /// Number of the sheet.
+    sheet: usize,
+    /// Common property of its units.
+    name: String,
+    /// First row.
+    row: u64,
+    /// Number of rows.
+    rows: u64,
+    /// First column.
+    column: u64,
+    /// Number of columns.
+    columns: u64,
+    rows_per_cell: u64,
+    columns_per_cell: u64,
+    /// Cells per row.
+    across: u64,
+    /// One letter per cell, row by row, as in the map; a dot for a cell without tasks.
+    pub(super) cells: String,
+    /// For a part: first and last task of each cell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<Vec<Option<(u64, u64)>>>,
 }
 
 /// Returns a plan's sheets, or a part of one, with the states of their tasks.
 /// Returns `None` if there is no such sheet. Takes time proportional to the number of tasks.
-pub(super) fn grid_json(plan: &Plan, map_states: &[MapState], window: &Window) -> Option<Value> {
-    let sheets = plan.panels();
+pub(super) fn sheets(plan: &Plan, map_states: &[MapState], window: &Window) -> Option<Sheets> {
+    let panels = plan.panels();
     let whole = window.is_whole();
     let shown = match window.sheet {
         Some(sheet) => sheet..sheet.checked_add(1)?,
-        None => 0..sheets.len(),
+        None => 0..panels.len(),
     };
-    let mut grids: Vec<_> = sheets
+    let mut grids: Vec<_> = panels
         .get(shown.clone())?
         .iter()
         .map(|sheet| match whole {
@@ -186,16 +239,12 @@ pub(super) fn grid_json(plan: &Plan, map_states: &[MapState], window: &Window) -
             }
         });
     }
-    let axes = plan.axes();
+    let [rows_are, columns_are] = plan.axes();
     let sheets = grids.iter().zip(shown).map(|(grid, sheet)| {
-        let name = sheets[sheet].name.as_str();
-        grid.json((sheet, name), !whole)
+        let name = panels[sheet].name.as_str();
+        grid.sheet((sheet, name), !whole)
     });
-    Some(json!({
-        "rows_are": axes[0],
-        "columns_are": axes[1],
-        "sheets": sheets.collect::<Vec<_>>(),
-    }))
+    Some(Sheets { rows_are, columns_are, sheets: sheets.collect() })
 }
 
 /// Clips a requested range to the existing one.
@@ -334,10 +383,6 @@ mod tests {
         kit::plan(n, layout, 2_000)
     }
 
-    fn sheets(json: &Value) -> &Vec<Value> {
-        json["sheets"].as_array().unwrap()
-    }
-
     #[test]
     fn a_disputed_task_is_visible_on_the_sheets_and_on_their_parts() {
         for (n, layout) in [(16, Layout::Frames), (15, Layout::Frames), (12, Layout::Border)] {
@@ -346,34 +391,28 @@ mod tests {
             let disputed = tasks / 3;
             let mut map_states = vec![MapState::Done; tasks];
             map_states[disputed] = MapState::Disputed;
-            let json = grid_json(&plan, &map_states, &Window::default()).unwrap();
-            assert_eq!(sheets(&json).len(), plan.panels().len());
+            let all = sheets(&plan, &map_states, &Window::default()).unwrap().sheets;
+            assert_eq!(all.len(), plan.panels().len());
             let mut disputed_cells = 0;
-            for sheet in sheets(&json) {
-                let cells = sheet["cells"].as_str().unwrap();
-                let across = sheet["across"].as_u64().unwrap();
-                for (at, letter) in (0u64..).zip(cells.chars()) {
+            for sheet in &all {
+                for (at, letter) in (0u64..).zip(sheet.cells.chars()) {
                     assert!("xD.".contains(letter), "N = {n}: {letter}");
                     if letter != 'x' {
                         continue;
                     }
                     disputed_cells += 1;
-                    let (high, wide) = (&sheet["rows_per_cell"], &sheet["columns_per_cell"]);
-                    let (high, wide) = (high.as_u64().unwrap(), wide.as_u64().unwrap());
                     let window = Window {
-                        sheet: sheet["sheet"].as_u64().map(|at| usize::try_from(at).unwrap()),
-                        row: Some(at / across * high),
-                        rows: Some(high),
-                        column: Some(at % across * wide),
-                        columns: Some(wide),
+                        sheet: Some(sheet.sheet),
+                        row: Some(at / sheet.across * sheet.rows_per_cell),
+                        rows: Some(sheet.rows_per_cell),
+                        column: Some(at % sheet.across * sheet.columns_per_cell),
+                        columns: Some(sheet.columns_per_cell),
                     };
-                    let near = grid_json(&plan, &map_states, &window).unwrap();
-                    let near = &sheets(&near)[0];
-                    let letters = near["cells"].as_str().unwrap().chars();
-                    let tasks = near["tasks"].as_array().unwrap();
-                    let named = letters.zip(tasks).filter(|(letter, _)| *letter == 'x');
+                    let near = &sheets(&plan, &map_states, &window).unwrap().sheets[0];
+                    let tasks = near.tasks.as_ref().unwrap();
+                    let named = near.cells.chars().zip(tasks).filter(|(letter, _)| *letter == 'x');
                     for (_, tasks) in named {
-                        let [first, last] = [0, 1].map(|end| tasks[end].as_u64().unwrap());
+                        let (first, last) = tasks.unwrap();
                         assert!((first..=last).contains(&(disputed as u64)));
                     }
                 }
@@ -386,9 +425,8 @@ mod tests {
     fn a_cell_of_the_map_shows_the_most_important_state() {
         use MapState::{Confirmed, Disputed, Done, Leased, Parked, Pending};
         let letters = |states: &[MapState]| {
-            map_json(&states.repeat(3_200), 0, u64::MAX)["cells"]
-                .as_str()
-                .map(|cells| cells.chars().collect::<std::collections::BTreeSet<_>>())
+            let cells = task_map(&states.repeat(3_200), 0, u64::MAX).cells;
+            cells.chars().collect::<std::collections::BTreeSet<_>>()
         };
         for (states, letter) in [
             (&[Pending, Leased, Done, Confirmed, Parked, Disputed][..], 'x'),
@@ -400,14 +438,14 @@ mod tests {
             (&[Pending, Confirmed], 'd'),
             (&[Pending], 'w'),
         ] {
-            assert_eq!(letters(states), Some([letter].into()), "{states:?}");
+            assert_eq!(letters(states), [letter].into(), "{states:?}");
         }
-        for (first, number, expected) in [
-            (0, u64::MAX, json!({ "first": 0, "tasks": 4, "per_cell": 1, "cells": "wlDC" })),
-            (2, 1, json!({ "first": 2, "tasks": 1, "per_cell": 1, "cells": "D" })),
-            (9, 9, json!({ "first": 4, "tasks": 0, "per_cell": 1, "cells": "" })),
-        ] {
-            assert_eq!(map_json(&[Pending, Leased, Done, Confirmed], first, number), expected);
+        for (first, number, expected) in
+            [(0, u64::MAX, (0, 4, "wlDC")), (2, 1, (2, 1, "D")), (9, 9, (4, 0, ""))]
+        {
+            let map = task_map(&[Pending, Leased, Done, Confirmed], first, number);
+            assert_eq!((map.first, map.tasks, map.cells.as_str()), expected);
+            assert_eq!(map.per_cell, 1);
         }
     }
 
@@ -417,10 +455,10 @@ mod tests {
         let map_states = vec![MapState::Pending; usize::try_from(plan.tasks()).unwrap()];
         let window =
             |sheet, row| Window { sheet: Some(sheet), row: Some(row), ..Window::default() };
-        let beyond = grid_json(&plan, &map_states, &window(0, u64::MAX)).unwrap();
-        assert_eq!(sheets(&beyond)[0]["cells"], "");
+        let beyond = sheets(&plan, &map_states, &window(0, u64::MAX)).unwrap();
+        assert_eq!(beyond.sheets[0].cells, "");
         for sheet in [99, usize::MAX] {
-            assert_eq!(grid_json(&plan, &map_states, &window(sheet, 0)), None);
+            assert_eq!(sheets(&plan, &map_states, &window(sheet, 0)), None);
         }
     }
 }

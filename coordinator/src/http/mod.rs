@@ -13,6 +13,7 @@ mod lists;
 mod machines;
 mod map;
 mod metrics;
+mod openapi;
 mod page;
 mod sessions;
 
@@ -215,7 +216,7 @@ fn router(app: &App) -> Router {
         .route("/healthz", get(api::health))
         .route("/readyz", get(api::ready))
         .route("/metrics", get(metrics::metrics))
-        .route("/api/v1/openapi.json", get(api::description))
+        .route("/api/v1/openapi.json", get(openapi::openapi))
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/workers", get(api::workers))
         .route("/api/v1/workers/{worker}/drain", post(api::drain))
@@ -261,11 +262,11 @@ mod tests {
 
     use auth::HTTP_ROUTES;
 
-    use super::api::DESCRIPTION;
+    use super::openapi::description;
 
     #[test]
     fn the_description_and_the_access_table_name_the_same_routes() {
-        let api: serde_json::Value = serde_json::from_str(DESCRIPTION).unwrap();
+        let api = description();
         let mut described = BTreeSet::new();
         for (route, methods) in api["paths"].as_object().unwrap() {
             for method in methods.as_object().unwrap().keys() {

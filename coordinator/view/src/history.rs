@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proto::v1;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+
+use super::{json, reference_value};
 
 /// Maximum number of points; beyond it, every other point is dropped.
 const MAX_POINTS: usize = 360;
@@ -172,26 +173,33 @@ impl History {
         range
     }
 
-    /// Returns the points as columns for charts.
-    pub fn json(&self) -> Value {
-        let column = |pick: &dyn Fn(&Point) -> Value| self.points().map(pick).collect::<Value>();
-        let part = |at: usize| {
-            column(&|point| point.estimate.map_or(Value::Null, |parts| json!(rounded(parts[at]))))
+    /// Returns the points of a run of board size `n` as columns for charts.
+    pub fn columns(&self, n: u32) -> json::History {
+        let estimate =
+            |at: usize| self.points().map(|point| Some(rounded(point.estimate?[at]))).collect();
+        let machine = |(place, name): (usize, &String)| json::Machine {
+            name: name.clone(),
+            solutions_per_second: self
+                .points()
+                .map(|point| point.by_machine.get(place).copied().unwrap_or_default())
+                .collect(),
         };
-        let machine = |(place, name): (usize, &String)| {
-            let rates = column(&|point| json!(point.by_machine.get(place).copied().unwrap_or(0.0)));
-            json!({ "name": name, "solutions_per_second": rates })
+        let (solutions, published) = reference_value(n);
+        let source = match published {
+            Some(_) => json::ReferenceSource::Published,
+            None => json::ReferenceSource::Extrapolated,
         };
-        json!({
-            "unix_seconds": column(&|point| json!(point.unix_ms / 1000)),
-            "workers": column(&|point| json!(point.workers)),
-            "machines": self.machines.iter().enumerate().map(machine).collect::<Value>(),
-            "fraction_done": column(&|point| json!(rounded(point.fraction))),
-            "solutions_per_second": column(&|point| json!(rounded(point.per_second))),
-            "estimate_low": part(0),
-            "estimate": part(1),
-            "estimate_high": part(2),
-        })
+        json::History {
+            unix_seconds: self.points().map(|point| point.unix_ms / 1000).collect(),
+            workers: self.points().map(|point| point.workers).collect(),
+            machines: self.machines.iter().enumerate().map(machine).collect(),
+            fraction_done: self.points().map(|point| rounded(point.fraction)).collect(),
+            solutions_per_second: self.points().map(|point| rounded(point.per_second)).collect(),
+            estimate_low: estimate(0),
+            estimate: estimate(1),
+            estimate_high: estimate(2),
+            reference: json::Reference { solutions, source },
+        }
     }
 }
 
@@ -241,10 +249,9 @@ mod tests {
         let mut history = History::default();
         history.record(&status, 1_000);
         let decoded = History::decode(&history.encode());
-        assert_eq!(decoded.json(), history.json());
-        let machines = decoded.json()["machines"].clone();
-        assert_eq!(machines[7]["name"], "others");
-        assert_eq!(machines[7]["solutions_per_second"][0], 3e8);
+        assert_eq!(decoded.columns(20), history.columns(20));
+        let others = &decoded.columns(20).machines[7];
+        assert_eq!((others.name.as_str(), others.solutions_per_second[0]), ("others", 3e8));
         assert_eq!(decoded.names.len(), 10);
         assert_eq!(History::decode("damaged").points().count(), 0);
     }

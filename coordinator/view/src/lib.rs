@@ -1,6 +1,7 @@
 //! A coordinator's messages as text, JSON and figures.
 
 mod history;
+pub mod json;
 mod lists;
 mod run_view;
 mod status;
@@ -10,19 +11,17 @@ use anyhow::{Context as _, anyhow};
 use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
+use self::run_view::reference_value;
+
 pub use self::{
     history::{History, Point},
     lists::{
         RUN_COLUMNS, RunSelector, SelectableRun, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
-        event_json, event_line, event_subject, event_text, events_table, listed, plan_text,
-        run_json, run_row, run_text, runs_table, worker_json, worker_rows, worker_totals_json,
-        workers_table,
+        event_line, event_subject, event_text, events_table, listed, plan_text, run_row, run_text,
+        runs_table, worker_rows, workers_table,
     },
-    run_view::{
-        Alert, AlertKind, FINISHING, Figure, Figures, Rating, RunView, SHOWN_WORKERS,
-        reference_value,
-    },
-    status::{check_line, grouped, outcome_json, result_lines, status_json, status_text},
+    run_view::{Alert, AlertKind, FINISHING, Figure, Figures, Rating, RunView, SHOWN_WORKERS},
+    status::{check_line, grouped, outcome_json, result_lines, status_text},
 };
 
 /// The validated parts of a [`v1::Run`].

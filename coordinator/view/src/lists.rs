@@ -12,8 +12,8 @@ use common::{
     text::core_time,
 };
 use proto::v1::{self, RunState, WorkerState};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{Rating, Run, run_of};
 use crate::text::{
@@ -59,28 +59,6 @@ pub fn plan_text(plan: &Plan) -> String {
     )
 }
 
-pub fn run_json(run: &v1::Run) -> Value {
-    let spec = run.spec.unwrap_or_default();
-    let parsed = run_of(run).ok();
-    json!({
-        "run": RunId(run.run).to_string(),
-        "n": spec.n,
-        "method": parsed.as_ref().map(|run| run.layout.method().name()),
-        "layout": parsed.as_ref().map(|run| run.layout.name()),
-        "task_cost": spec.task_cost,
-        "plan": common::hex::encode(&run.plan_hash),
-        "state": run.state(),
-        "cancelled_by": (!run.cancelled_by.is_empty()).then_some(&run.cancelled_by),
-        "priority": run.priority,
-        "created_unix_ms": run.created_unix_ms,
-        "fraction_done": run.fraction_done,
-        "eta_seconds": run.eta_seconds,
-        "counting_seconds": run.counting_seconds,
-        "solutions": (!run.solutions.is_empty()).then_some(&run.solutions),
-        "verification": Verification::of(run),
-    })
-}
-
 /// Sorts runs newest first, and drops cancelled ones unless `all` is set.
 pub fn listed(mut runs: Vec<v1::Run>, all: bool) -> Vec<v1::Run> {
     runs.retain(|run| all || run.state() != RunState::Cancelled);
@@ -89,9 +67,9 @@ pub fn listed(mut runs: Vec<v1::Run>, all: bool) -> Vec<v1::Run> {
 }
 
 /// Evidence for the total of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Verification {
+pub(crate) enum Verification {
     None,
     Pending,
     Verified,
@@ -101,7 +79,7 @@ enum Verification {
 }
 
 impl Verification {
-    fn of(run: &v1::Run) -> Self {
+    pub(crate) fn of(run: &v1::Run) -> Self {
         match run.state() {
             RunState::Complete if run.solutions.is_empty() => Self::Pending,
             RunState::Complete if run.verified => Self::Verified,
@@ -193,17 +171,6 @@ fn distinguishing_digits(names: &[String]) -> usize {
         names.iter().all(|name| seen.insert(&name[..digits], ()).is_none())
     };
     (6..16).find(|&digits| distinguish(digits)).unwrap_or(16)
-}
-
-pub fn event_json(event: &v1::Event) -> Value {
-    json!({
-        "sequence": event.sequence,
-        "unix_ms": event.unix_ms,
-        "run": event.run.map(|run| RunId(run).to_string()),
-        "kind": event.kind,
-        "text": event.text,
-        "by": (!event.by.is_empty()).then_some(&event.by),
-    })
 }
 
 /// Returns an event's description with the operator who caused it.
@@ -354,37 +321,6 @@ impl WorkerRow {
     pub fn rating(&self) -> Rating {
         self.state.map_or(Rating::Ok, rating)
     }
-}
-
-pub fn worker_json(worker: &v1::Worker) -> Value {
-    json!({
-        "id": common::hex::encode(&worker.id),
-        "name": worker.name,
-        "version": worker.version,
-        "kernel": (worker.threads > 0).then(|| worker.kernel()),
-        "threads": worker.threads,
-        "state": worker.state(),
-        "leases": worker.leases,
-        "tasks_done": worker.tasks_done,
-        "current_task": worker.current_task,
-        "current_task_ms": worker.current_task.map(|_| worker.current_task_ms),
-        "last_seen_ms_ago": worker.last_seen_ms_ago,
-        "cost_per_second": worker.cost_per_second,
-        "failed_threads": worker.failed_threads,
-        "crews": worker.crews,
-        "paused": worker.paused,
-    })
-}
-
-pub fn worker_totals_json(totals: &v1::WorkerTotals) -> Value {
-    json!({
-        "workers": totals.workers,
-        "threads": totals.threads,
-        "unresponsive": totals.unresponsive,
-        "reconnecting": totals.reconnecting,
-        "barred": totals.barred,
-        "failing": totals.failing,
-    })
 }
 
 /// Returns a row for each worker: those that need attention first, then by name.
@@ -561,7 +497,6 @@ mod tests {
             by: "anna".to_owned(),
         };
         assert_eq!(event_line(&event), "2026-11-22 12:00  abcdef01  cancelled by anna");
-        assert_eq!(event_json(&event)["by"], "anna");
         let cluster = v1::Event { run: None, by: String::new(), ..event };
         assert!(events_table(&[cluster], None).ends_with("2026-11-22 12:00  cluster  cancelled"));
     }
@@ -646,7 +581,8 @@ mod tests {
         let cells = &worker_rows(std::slice::from_ref(&unknown))[0].cells;
         assert_eq!(cells[..2], ["worker abababab", "reconnecting"]);
         assert!(cells[2..].iter().all(|cell| cell == "–"), "{cells:?}");
-        assert_eq!(worker_json(&unknown)["kernel"], Value::Null);
+        let json = serde_json::to_value(crate::json::Worker::from(&unknown)).unwrap();
+        assert_eq!(json["kernel"], serde_json::Value::Null);
     }
 
     #[test]

@@ -264,10 +264,10 @@ impl Figures {
         }
         let n = status.run.as_ref().and_then(|run| run.spec).unwrap_or_default().n;
         match reference_value(n) {
-            (.., Some(count)) => {
+            (_, Some(count)) => {
                 self.reference = Figure::number(count, |digits| format!("published: {digits}"));
             }
-            (value, _, None) => {
+            (value, None) => {
                 self.reference = Figure::both(
                     format!("none published; about {value:.2e}"),
                     format!("none published; about {value:.2e}, extrapolated from N = 22 to 27"),
@@ -367,15 +367,15 @@ fn expected(status: &v1::Status, history: &History) -> Option<(f64, f64)> {
     Some((low.min(seconds) * 0.9, high.max(seconds) * 1.1))
 }
 
-/// Returns all(N) for a chart, its source, and the exact count if it is published.
+/// Returns all(N) for a chart, and the exact count if it is published.
 /// Otherwise the value is extrapolated; 0 for an invalid board.
-pub fn reference_value(n: u32) -> (f64, &'static str, Option<u128>) {
+pub(crate) fn reference_value(n: u32) -> (f64, Option<u128>) {
     let board = u8::try_from(n).ok().and_then(|n| Board::new(n).ok());
     match board.and_then(published_counts) {
-        Some(counts) => (counts.all() as f64, "published", Some(counts.all())),
+        Some(counts) => (counts.all() as f64, Some(counts.all())),
         None => {
             let (least, most) = board.map(plausible_total).unwrap_or_default();
-            (f64::midpoint(least, most), "extrapolated", None)
+            (f64::midpoint(least, most), None)
         }
     }
 }

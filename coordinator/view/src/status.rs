@@ -1,11 +1,11 @@
-//! The status and the result of a run as text and JSON.
+//! The status and the result of a run as text.
 
 use anyhow::anyhow;
 use common::run::RunId;
 use proto::v1::{self, CheckOutcome, Published};
 use serde_json::{Value, json};
 
-use super::{History, RunView, run_of, worker_json, worker_totals_json, workers_table};
+use super::{History, RunView, json, run_of, workers_table};
 use crate::text::{
     check_name, check_text, disputed_number, durations, labeled, labeled_rows, method_name, plural,
     prose, thousands,
@@ -59,108 +59,29 @@ pub fn status_text(
     Ok(lines.join("\n"))
 }
 
-/// Returns the JSON object of `status --json`.
-pub fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
-    let message = status.run.as_ref().ok_or_else(|| anyhow!("run: must be set"))?;
-    let run = run_of(message)?;
-    let rechecks = status.rechecks.clone().unwrap_or_default();
-    let workers: Vec<_> = status.workers.iter().map(worker_json).collect();
-    Ok(json!({
-        "run": run.run.to_string(),
-        "n": run.board.n(),
-        "method": run.layout.method().name(),
-        "state": run.state,
-        "cancelled_by": (!message.cancelled_by.is_empty()).then_some(&message.cancelled_by),
-        "tasks": {
-            "total": status.tasks_total,
-            "done": status.tasks_done,
-            "leased": status.tasks_leased,
-            "pending": status.tasks_pending,
-            "parked": status.tasks_parked,
-        },
-        "fraction_done": status.fraction_done,
-        "counting_seconds": status.counting_seconds,
-        "waiting_seconds": status.waiting_seconds,
-        "solutions_so_far": status.solutions_so_far,
-        "estimate": status.estimate.as_ref().map(|estimate| json!({
-            "solutions": estimate.solutions,
-            "low": estimate.low,
-            "high": estimate.high,
-            "confidence": estimate.confidence,
-        })),
-        "eta_seconds": status.eta_seconds,
-        "solutions_per_second": status.solutions_per_second,
-        "workers": workers,
-        "worker_totals": worker_totals_json(&status.worker_totals.unwrap_or_default()),
-        "rechecks": {
-            "conflicts": rechecks.conflicts,
-            "confirmed": status.tasks_confirmed,
-            "recounted": status.tasks_recounted,
-            "disputed_tasks": rechecks.disputed_tasks,
-        },
-        "referee": status.referee.as_ref().map(|referee| json!({
-            "threads": referee.threads,
-            "counting": referee.counting,
-            "broken": referee.broken,
-            "disputed_tasks": referee.disputed,
-        })),
-        "reason": status.reason,
-        "coordinator": status.coordinator.as_ref().map(|coordinator| json!({
-            "name": coordinator.name,
-            "since_unix_ms": coordinator.since_unix_ms,
-            "term": coordinator.term,
-            "archive_behind_ms": coordinator.archive_behind_ms,
-            "disk_free_bytes": coordinator.disk_free_bytes,
-        })),
-        "result": status.result.as_ref().map(result_json),
-    }))
-}
-
-fn result_json(result: &v1::Result) -> Value {
-    let nonempty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    json!({
-        "solutions": result.solutions,
-        "fundamental": nonempty(&result.fundamental),
-        "classes": nonempty(&result.fundamental).map(|_| json!({
-            "asymmetric": result.asymmetric,
-            "half_turn": result.half_turn,
-            "quarter_turn": result.quarter_turn,
-        })),
-        "published": result.published(),
-        "verified": result.verified,
-        "disputed_tasks": result.disputed_tasks,
-        "checks": result.checks.iter().map(|check| json!({
-            "name": check.name,
-            "outcome": check.outcome(),
-            "reason": check.reason,
-        })).collect::<Vec<_>>(),
-        "seconds": result.seconds,
-        "waiting_seconds": result.waiting_seconds,
-    })
-}
-
 /// Returns the JSON object of `coordinator --json`.
 /// It has a total only if all tasks are counted and none is disputed.
 pub fn outcome_json(status: &v1::Status) -> Value {
     let run = status.run.clone().unwrap_or_default();
-    let mut json = json!({
+    let mut object = json!({
         "run": RunId(run.run).to_string(),
         "n": run.spec.unwrap_or_default().n,
         "method": run_of(&run).map_or("unknown", |run| run.layout.method().name()),
     });
     let incomplete = status.result.as_ref().is_none_or(|result| !result.disputed_tasks.is_empty());
     if incomplete {
-        json["complete"] = json!(false);
-        json["solutions_so_far"] = json!(status.solutions_so_far);
+        object["complete"] = json!(false);
+        object["solutions_so_far"] = json!(status.solutions_so_far);
     }
     let Some(result) = &status.result else {
-        json["tasks"] = json!(status.tasks_total);
-        json["tasks_done"] = json!(status.tasks_done);
-        return json;
+        object["tasks"] = json!(status.tasks_total);
+        object["tasks_done"] = json!(status.tasks_done);
+        return object;
     };
-    for (key, value) in result_json(result).as_object().expect("a result is an object") {
+    let result = serde_json::to_value(json::Result::from(result)).expect("a result is plain data");
+    for (key, value) in result.as_object().expect("a result is an object") {
         if key == "seconds" {
-            json["tasks"] = json!(status.tasks_total);
+            object["tasks"] = json!(status.tasks_total);
         }
         let is_left_out = match key.as_str() {
             "solutions" | "fundamental" | "classes" | "published" => incomplete,
@@ -168,10 +89,10 @@ pub fn outcome_json(status: &v1::Status) -> Value {
             _ => false,
         };
         if !is_left_out {
-            json[key] = value.clone();
+            object[key] = value.clone();
         }
     }
-    json
+    object
 }
 
 /// Formats a result in two lines: counts; checks, tasks, rechecks and times.

@@ -93,6 +93,9 @@ impl Scheduler {
 }
 
 impl MapState {
+    pub const ALL: [Self; 6] =
+        [Self::Pending, Self::Leased, Self::Done, Self::Confirmed, Self::Parked, Self::Disputed];
+
     /// Returns the state's name in JSON and for display.
     pub const fn name(self) -> &'static str {
         match self {
