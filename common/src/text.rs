@@ -22,7 +22,7 @@ pub fn is_name(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid worker name '{}': expected 1 to {NAME_BYTES} letters (A to Z), digits, '.', '_' or '-'",
-    Shown(.0)
+    Escaped(.0)
 )]
 pub struct BadName(String);
 
@@ -40,29 +40,29 @@ pub fn worker_name(text: &str) -> Result<String, BadName> {
 /// The invisible characters are control, line separator, bidirectional, zero-width, combining, tag,
 /// private and unassigned ones.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a>(pub &'a str);
+pub struct Escaped<'a>(pub &'a str);
 
-/// Returns whether [`Shown`] leaves `character` unescaped.
-pub fn is_shown(character: char) -> bool {
+/// Returns whether [`Escaped`] leaves `character` unescaped.
+pub fn is_visible(character: char) -> bool {
     matches!(character, '\'' | '"' | '\\') || character.escape_debug().len() == 1
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|character| match is_shown(character) {
+        self.0.chars().try_for_each(|character| match is_visible(character) {
             true => f.write_char(character),
             false => write!(f, "{}", character.escape_debug()),
         })
     }
 }
 
-/// Escapes each line of `text` as [`Shown`] does.
-pub fn shown_lines(text: &str) -> Cow<'_, str> {
+/// Escapes each line of `text` as [`Escaped`] does.
+pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character, safe| write!(safe, "{}", character.escape_debug()))
 }
 
 /// Escapes invisible characters in a JSON text without changing its value.
-pub fn shown_json(json: &str) -> Cow<'_, str> {
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character, safe| {
         let mut units = [0; 2];
         let mut units = character.encode_utf16(&mut units).iter();
@@ -72,7 +72,7 @@ pub fn shown_json(json: &str) -> Cow<'_, str> {
 
 /// Escapes the invisible characters of `text`, except line breaks, with `escape`.
 fn escaped(text: &str, escape: impl Fn(char, &mut String) -> fmt::Result) -> Cow<'_, str> {
-    let is_plain = |character| character == '\n' || is_shown(character);
+    let is_plain = |character| character == '\n' || is_visible(character);
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
@@ -344,18 +344,18 @@ mod tests {
     #[test]
     fn invisible_characters_are_escaped() {
         for (text, shown) in HOSTILE {
-            assert_eq!(Shown(text).to_string(), shown);
-            assert_eq!(shown_lines(&text.replace('\n', "")), shown.replace("\\n", ""));
+            assert_eq!(Escaped(text).to_string(), shown);
+            assert_eq!(escaped_lines(&text.replace('\n', "")), shown.replace("\\n", ""));
             let json = serde_json::to_string(text).unwrap();
-            let safe = shown_json(&json);
-            assert!(safe.chars().all(is_shown), "{safe}");
+            let safe = escaped_json(&json);
+            assert!(safe.chars().all(is_visible), "{safe}");
             assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), text);
         }
         for plain in ["", "it's \"so\" in C:\\", "N = 8, 100 %: Zürich, 東京, 😀 …"] {
-            assert_eq!(Shown(plain).to_string(), plain);
-            assert_eq!(shown_lines(plain), plain);
+            assert_eq!(Escaped(plain).to_string(), plain);
+            assert_eq!(escaped_lines(plain), plain);
         }
-        assert_eq!(shown_lines("two\nlines"), "two\nlines");
+        assert_eq!(escaped_lines("two\nlines"), "two\nlines");
     }
 
     #[test]
@@ -369,7 +369,7 @@ mod tests {
         {
             let error = worker_name(bad).unwrap_err().to_string();
             assert!(error.contains("invalid worker name"), "{error}");
-            assert!(error.chars().all(is_shown) && error.len() < 300, "{error}");
+            assert!(error.chars().all(is_visible) && error.len() < 300, "{error}");
         }
     }
 

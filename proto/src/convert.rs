@@ -15,7 +15,7 @@ use common::{
         Acknowledgement, Grant, HeldLease, Revocation, SelfTestReport, SyncReply, SyncRequest,
         Verdict, WorkerInfo,
     },
-    text::{Shown, is_shown, worker_name},
+    text::{Escaped, is_visible, worker_name},
 };
 
 use crate::{
@@ -117,7 +117,7 @@ impl Field<String> for String {
     }
 
     fn encode(self) -> String {
-        let mut line = Shown(&self).to_string();
+        let mut line = Escaped(&self).to_string();
         line.truncate(line.floor_char_boundary(limits::REASON_BYTES));
         line
     }
@@ -212,7 +212,7 @@ macro_rules! enumeration {
 /// Checks human-readable text: at most `max` bytes, without invisible characters.
 fn text(field: &str, max: usize, text: String) -> Result<String, BadMessage> {
     require(text.len() <= max, field, || format!("at most {max} bytes, got {}", text.len()))?;
-    if let Some(c) = text.chars().find(|&c| !is_shown(c)) {
+    if let Some(c) = text.chars().find(|&c| !is_visible(c)) {
         let problem = format!("must not contain the invisible character {c:?}");
         return Err(BadMessage::new(field, problem));
     }

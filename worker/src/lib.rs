@@ -45,7 +45,7 @@ pub use summary::Summary;
 use availability::PauseMonitor;
 use config::WorkerConfig;
 use engine::{ExitReason, Settings};
-use link::{End, Link};
+use link::{CoordinatorLoop, LinkResult};
 use pool::Pool;
 
 /// Reason why a worker did not start, or failed.
@@ -123,10 +123,10 @@ pub async fn run(
         Pool::start(budget, &config.devices, common::self_test::run, make).map_err(no_threads)?;
     let (pauses, pause) = watch::channel(None);
     let mut monitor = PauseMonitor::new(config.rules, pauses);
-    let mut link = Link::new(config.coordinator, settings, pool, spool, rand::random);
+    let mut link = CoordinatorLoop::new(config.coordinator, settings, pool, spool, rand::random);
     link.status_bar = config.status_bar;
     link.pause = Some(pause);
-    let End { reason, summary, lost } = tokio::select! {
+    let LinkResult { reason, summary, lost } = tokio::select! {
         end = link.run(shutdown) => end,
         never = monitor.run() => never,
     };

@@ -12,7 +12,7 @@ use std::{
 
 use crate::environment::variable;
 use clap::{Args, ColorChoice, ValueEnum};
-use common::text::{Shown, shown_json, shown_lines};
+use common::text::{Escaped, escaped_json, escaped_lines};
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use tracing::Level;
@@ -83,12 +83,12 @@ fn term_can_draw(term: Option<&OsStr>) -> bool {
 
 /// Prints lines to standard output, with invisible characters escaped.
 pub fn print(text: &str) -> io::Result<()> {
-    print_escaped(&shown_lines(text))
+    print_escaped(&escaped_lines(text))
 }
 
 /// Prints JSON to standard output, with invisible characters escaped.
 pub fn print_json(json: &str) -> io::Result<()> {
-    print_escaped(&shown_json(json))
+    print_escaped(&escaped_json(json))
 }
 
 fn print_escaped(text: &str) -> io::Result<()> {
@@ -100,7 +100,7 @@ fn print_escaped(text: &str) -> io::Result<()> {
 ///
 /// Ignores errors: stderr may be closed.
 pub fn eprint_line(text: &str) {
-    let text = shown_lines(text);
+    let text = escaped_lines(text);
     with_status_line_hidden(|| {
         let _ = writeln!(io::stderr(), "{text}");
     });
@@ -212,7 +212,7 @@ impl StatusBar {
         // At most `STEPS`.
         #[expect(clippy::cast_possible_truncation)]
         self.0.set_position((part.clamp(0.0, 1.0) * STEPS as f64) as u64);
-        self.0.set_message(Shown(&message).to_string());
+        self.0.set_message(Escaped(&message).to_string());
     }
 }
 

@@ -264,7 +264,7 @@ const MIN_PER_STRATUM: f64 = 12.0;
 /// The estimate is that of [`Sample`] with post-stratification. A task's deviation is taken from the
 /// value that the other tasks of its stratum predict.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Finished {
+pub struct RunEstimate {
     tasks: u64,
     cost: f64,
     blocks: Vec<Sums>,
@@ -337,7 +337,7 @@ fn combined(strata: &[Sums], whole_cost: f64, left_out: f64) -> Estimate {
     Estimate::new(ratio * whole_cost, margin, counted)
 }
 
-impl Finished {
+impl RunEstimate {
     /// Creates empty sums for a run of `tasks` tasks, whose costs sum to `cost`.
     pub fn of(tasks: u64, cost: u64) -> Self {
         let start = |block: u64| (block * tasks).div_ceil(BLOCKS);
@@ -480,7 +480,7 @@ mod tests {
     fn finished_tasks_estimate_the_whole() {
         let counted = counted(plan_of_cost(12, Layout::FirstRows, 20));
         let plan = &counted.plan;
-        let mut finished = Finished::of(plan.tasks(), plan.task_costs().sum());
+        let mut finished = RunEstimate::of(plan.tasks(), plan.task_costs().sum());
         for (done, task) in plan.lease_order().enumerate() {
             assert_eq!(finished.estimate().is_none(), done < 30);
             finished.add(task, counted.count(task), plan.task_cost(task));
@@ -575,7 +575,7 @@ mod tests {
             ends.sort_unstable();
             let done = usize::try_from(round(part * ends.len() as f64)).unwrap();
             let now = ends[done.saturating_sub(1)];
-            let mut finished = Finished::of(costs.len() as u64, costs.iter().sum());
+            let mut finished = RunEstimate::of(costs.len() as u64, costs.iter().sum());
             for (position, &task) in self.order.iter().enumerate() {
                 match (self.done_at[position] <= now, self.lost_at[position] <= now) {
                     (true, _) => finished.add(TaskId(task as u64), counts[task], costs[task]),
@@ -595,7 +595,7 @@ mod tests {
             certified(23, include_bytes!("../../../docs/certificates/n23.json.counts")),
         ] {
             let plan = &counted.plan;
-            let mut finished = Finished::of(plan.tasks(), plan.task_costs().sum());
+            let mut finished = RunEstimate::of(plan.tasks(), plan.task_costs().sum());
             for (done, task) in (0..).zip(plan.lease_order()) {
                 if done > 0 && [5, 10, 25, 50, 75, 90].contains(&(100 * done / plan.tasks())) {
                     let estimate = finished.estimate().unwrap();

@@ -12,7 +12,7 @@ use super::{
     parts::{HalfMaker, Parts},
     plan::Division,
     quarter::QuarterCache,
-    weight::{Share, Shares},
+    weight::{WeightedJoin, WeightedJoins},
 };
 use crate::{
     crew::{Crew, OnDone},
@@ -114,9 +114,9 @@ impl FrameCounter {
         let (tops, bottoms) = (sets.count(frame.top_queens()), sets.count(queens));
         let shares = match kind {
             Kind::Even | Kind::TypeOne => {
-                Shares::of_equal_sizes(a, c, tops, 2 * queens == division.side())
+                WeightedJoins::of_equal_sizes(a, c, tops, 2 * queens == division.side())
             }
-            Kind::TypeTwo => Shares::of_type_two(c, tops, bottoms),
+            Kind::TypeTwo => WeightedJoins::of_type_two(c, tops, bottoms),
         };
         let geometry = division.geometry(kind, self.rotated);
         let on_done = &mut |_| progress.advance(0.0);
@@ -149,7 +149,7 @@ impl FrameCounter {
         self.join.set_rounds(rounds);
         self.top.set_limit(limit);
         self.bottom.set_limit(limit);
-        let all_pairs: f64 = shares.iter().map(Share::pairs).sum();
+        let all_pairs: f64 = shares.iter().map(WeightedJoin::pairs).sum();
         let mut sum = 0i128;
         for share in shares.iter() {
             progress.share = share.pairs() / all_pairs;
@@ -160,7 +160,11 @@ impl FrameCounter {
     }
 
     /// Joins `share` in pieces that fit in memory, and returns the number of solutions.
-    fn share(&mut self, share: &Share, progress: &mut Progress<'_>) -> Result<u64, CountError> {
+    fn share(
+        &mut self,
+        share: &WeightedJoin,
+        progress: &mut Progress<'_>,
+    ) -> Result<u64, CountError> {
         let mut count = 0u64;
         let mut bottoms = share.bottom.clone();
         while !bottoms.is_empty() {

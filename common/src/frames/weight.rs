@@ -22,7 +22,7 @@ use std::ops::Range;
 
 /// A join of a frame: all half boards whose row sets have ranks in these ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct WeightedJoin {
     /// Multiplicity of each pair that fits.
     pub(crate) weight: i64,
     /// Ranks of B, the rows of P, among the sets of its size.
@@ -31,7 +31,7 @@ pub(crate) struct Share {
     pub(crate) bottom: Range<usize>,
 }
 
-impl Share {
+impl WeightedJoin {
     /// Returns the number of pairs of row sets.
     #[allow(clippy::cast_precision_loss)] // an estimate
     pub(crate) fn pairs(&self) -> f64 {
@@ -40,10 +40,10 @@ impl Share {
 }
 
 #[derive(Debug)]
-pub(crate) struct Shares(Vec<Share>);
+pub(crate) struct WeightedJoins(Vec<WeightedJoin>);
 
-impl Shares {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Share> {
+impl WeightedJoins {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &WeightedJoin> {
         self.0.iter()
     }
 
@@ -110,7 +110,7 @@ impl Shares {
     fn add(&mut self, weight: i64, top: &Range<usize>, bottom: &Range<usize>) {
         if !top.is_empty() && !bottom.is_empty() {
             let (top, bottom) = (top.clone(), bottom.clone());
-            self.0.push(Share { weight, top, bottom });
+            self.0.push(WeightedJoin { weight, top, bottom });
         }
     }
 }

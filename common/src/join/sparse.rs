@@ -8,7 +8,7 @@ use super::{
     grid::{
         Grid,
         bands::Banded,
-        gather::{Buffer, Cut, GridRow},
+        gather::{Buffer, GridRow, SplitSpans},
     },
     interface::{OnProgress, PAIRS_PER_CALL, count_pairs},
     layout::{KeySplit, Order},
@@ -141,7 +141,7 @@ impl<W: Residual> SparseRows<'_, '_, W> {
             }
             let mut remaining = Some(row.disjoint(alike[0].major as usize));
             while let Some(spans) = remaining {
-                let Cut { first, keys, others } = row.cut(spans, self.join.row_keys);
+                let SplitSpans { first, keys, others } = row.cut(spans, self.join.row_keys);
                 remaining = others;
                 // SAFETY: the spans belong to this row, and have at most `keys` keys.
                 let candidates = unsafe { row.gather_spans(first, keys, long) };

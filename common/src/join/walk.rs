@@ -11,7 +11,7 @@ use std::{
 use super::{
     grid::{
         Grid,
-        bands::{BandedRow, Dividing, FilteredRows},
+        bands::{BandedRow, FilteredRows, PartitionBuffers},
         gather::{Buffer, GridRow, TILE, TILE_BITS},
         tile_rows::{MaxKeys, Portions, PrefilteredRows},
     },
@@ -104,7 +104,7 @@ const TOPS: usize = 4;
 pub(crate) struct Gathered<W> {
     tops: FilteredRows<W>,
     bottom: FilteredRows<W>,
-    dividing: Dividing<W>,
+    dividing: PartitionBuffers<W>,
     prefiltered: PrefilteredRows<W>,
     pub(super) leaf: [Buffer<W>; 2],
 }

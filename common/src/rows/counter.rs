@@ -26,7 +26,7 @@ pub struct Counter {
 
 /// Common properties of the units of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Family {
+struct BatchKey {
     /// Head without the queens above all rows to fill.
     ///
     /// These queens are part of the state, so heads that differ only in them are counted together.
@@ -34,9 +34,9 @@ struct Family {
     weight: u8,
 }
 
-/// Consecutive units of one family.
+/// Consecutive units with one key.
 struct Batch {
-    family: Family,
+    key: BatchKey,
     /// Rows to fill, those of the tail first.
     rows: Vec<Row>,
     /// Estimated cost of the units not yet reported.
@@ -73,16 +73,16 @@ impl Counter {
             let Weighted { head, weight, cost } = division.head(at / tails);
             let range = at % tails..tails.min(at % tails + (units.end - at));
             at += range.end - range.start;
-            let family = match head {
+            let common = match head {
                 Head::FirstRows { rows, .. } => Head::FirstRows { columns: [0; 2], rows },
                 Head::Border(border) => Head::Border(Border { top: 0, ..border }),
                 Head::Nothing => continue,
             };
-            let family = Family { head: family, weight };
-            if let Some(mut done) = batch.take_if(|batch| batch.family != family) {
+            let key = BatchKey { head: common, weight };
+            if let Some(mut done) = batch.take_if(|batch| batch.key != key) {
                 self.run(&mut done, &mut sum, progress)?;
             }
-            let batch = batch.get_or_insert_with(|| self.batch(family));
+            let batch = batch.get_or_insert_with(|| self.batch(key));
             let share = u128::from(cost) * u128::from(range.end - range.start) / u128::from(tails);
             batch.cost = batch.cost.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
             let root = self.root(head, &batch.rows);
@@ -118,15 +118,15 @@ impl Counter {
         self.roots.clear();
         let solutions = go_on(counted)?;
         go_on(progress.advance(cost))?;
-        let weighted = solutions.checked_mul(u64::from(batch.family.weight));
+        let weighted = solutions.checked_mul(u64::from(batch.key.weight));
         *sum = weighted.and_then(|more| sum.checked_add(more)).ok_or(CountError::Overflow)?;
         Ok(())
     }
 
-    fn batch(&self, family: Family) -> Batch {
+    fn batch(&self, key: BatchKey) -> Batch {
         let board = self.division.board();
         let last = board.n() - 1;
-        let rows = match family.head {
+        let rows = match key.head {
             Head::FirstRows { rows, .. } => rows_to_fill(board, |row| row < rows, &[]),
             Head::Border(Border { bottom, left, right, .. }) => {
                 let fixed = [(last, bottom), (left, 0), (right, last)]
@@ -135,7 +135,7 @@ impl Counter {
             }
             Head::Nothing => unreachable!("an empty head makes no batch"),
         };
-        Batch { family, rows, cost: 0 }
+        Batch { key, rows, cost: 0 }
     }
 
     fn tail_rows(&self) -> usize {

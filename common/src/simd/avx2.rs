@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{CacheLine, Lanes, Sixteen, States, low_half};
+use super::lanes::{CacheLine, Lanes, PartitionBlock, States, low_half};
 
 /// Token of 256-bit vectors; exists only on CPUs with AVX2, BMI1, BMI2 and POPCNT.
 #[derive(Clone, Copy, Debug)]
@@ -167,9 +167,9 @@ impl Lanes for Avx2Bits {
     }
 
     #[inline(always)]
-    unsafe fn divide(sixteen: Sixteen) -> u16 {
-        let Sixteen { keys, bit, .. } = sixteen;
-        let (mut without, mut with) = (sixteen.without, sixteen.with);
+    unsafe fn divide(block: PartitionBlock) -> u16 {
+        let PartitionBlock { keys, bit, .. } = block;
+        let (mut without, mut with) = (block.without, block.with);
         let mut ones = 0;
         for at in [0, 8] {
             // SAFETY: see the module; the caller vouches for the lists. Eight keys are read before any

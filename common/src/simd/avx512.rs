@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{CacheLine, Lanes, Sixteen, States, low_halves};
+use super::lanes::{CacheLine, Lanes, PartitionBlock, States, low_halves};
 
 /// Token of 512-bit vectors; exists only on CPUs with all features of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -147,20 +147,20 @@ impl Lanes for Avx512Bits {
     }
 
     #[inline(always)]
-    unsafe fn divide(sixteen: Sixteen) -> u16 {
+    unsafe fn divide(block: PartitionBlock) -> u16 {
         // SAFETY: see the module; the caller vouches for the keys and the places.
         unsafe {
-            let bit = 1_u32 << sixteen.bit;
+            let bit = 1_u32 << block.bit;
             let below = _mm512_set1_epi32((bit - 1).cast_signed());
-            let keys = _mm512_loadu_si512(sixteen.keys.cast());
+            let keys = _mm512_loadu_si512(block.keys.cast());
             let ones = _mm512_test_epi32_mask(keys, _mm512_set1_epi32(bit.cast_signed()));
             // Bits in `below` stay; the others move down by one.
             let keys = _mm512_ternarylogic_epi32::<0xca>(below, keys, _mm512_srli_epi32::<1>(keys));
             let marked = _mm512_or_si512(keys, _mm512_set1_epi32(i32::MIN));
             let without = _mm512_maskz_compress_epi32(!ones, keys);
-            _mm512_storeu_si512(sixteen.without.cast(), without);
+            _mm512_storeu_si512(block.without.cast(), without);
             let with = _mm512_maskz_compress_epi32(ones, marked);
-            _mm512_storeu_si512(sixteen.with.cast(), with);
+            _mm512_storeu_si512(block.with.cast(), with);
             ones
         }
     }

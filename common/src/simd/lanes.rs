@@ -16,7 +16,7 @@ impl CacheLine {
 
 /// Sixteen keys to divide by a bit, which moves to the top.
 #[derive(Clone, Copy)]
-pub(crate) struct Sixteen {
+pub(crate) struct PartitionBlock {
     pub(crate) keys: *const u32,
     pub(crate) bit: u32,
     /// Destination of keys without the bit.
@@ -94,8 +94,8 @@ pub(crate) trait Lanes: Copy {
     /// Sixteen keys are readable, and writable at both destinations. `without` may start where
     /// `keys` does or before it; otherwise the three do not overlap.
     #[inline(always)]
-    unsafe fn divide(sixteen: Sixteen) -> u16 {
-        let Sixteen { keys, bit, .. } = sixteen;
+    unsafe fn divide(block: PartitionBlock) -> u16 {
+        let PartitionBlock { keys, bit, .. } = block;
         // SAFETY: the caller vouches for the keys.
         let keys = unsafe { keys.cast::<[u32; 16]>().read_unaligned() };
         let low = (1 << bit) - 1;
@@ -105,8 +105,8 @@ pub(crate) trait Lanes: Copy {
             let key = key & low | key >> 1 & !low;
             // SAFETY: the caller vouches for the destinations. One of the two is overwritten later.
             unsafe {
-                sixteen.without.add(clear).write(key);
-                sixteen.with.add(set).write(key | 1 << 31);
+                block.without.add(clear).write(key);
+                block.with.add(set).write(key | 1 << 31);
             }
             clear += 1 - one as usize;
             set += one as usize;

@@ -46,7 +46,7 @@ use self::neon::Neon;
 use self::{avx2::Avx2, avx512::Avx512};
 
 pub(crate) use self::{
-    lanes::{CacheLine, Lanes, Sixteen, States},
+    lanes::{CacheLine, Lanes, PartitionBlock, States},
     pairs::{PAIRS_SLACK, Pairs},
     residual::{Residual, Rotation, SharedWords, rotated},
 };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ::time::{Duration, OffsetDateTime};
-use common::text::{Shown, is_name};
+use common::text::{Escaped, is_name};
 use proto::connect::{BadTlsFile, CaHash, Identity, SERVER_NAME, TlsFile, TrustedCa, names_of};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -258,7 +258,7 @@ pub(crate) fn holder(certificate: &CertificateDer<'_>) -> Result<Principal, Auth
     holders.dedup();
     match holders.as_slice() {
         [(role, name)] => Ok(Principal::Certificate { name: (*name).into(), role: *role }),
-        _ => Err(AuthError::NoRole(Shown(&names.join(", ")).to_string())),
+        _ => Err(AuthError::NoRole(Escaped(&names.join(", ")).to_string())),
     }
 }
 

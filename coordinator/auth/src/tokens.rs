@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use common::text::{Shown, is_name};
+use common::text::{Escaped, is_name};
 use proto::connect::{Token, TokenId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use sha2::{Digest, Sha256};
@@ -106,7 +106,7 @@ pub enum AuthError {
 /// A token that cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTokenRequest {
-    #[error("invalid token name '{}': use 1 to 64 letters, digits, '.', '-' and '_'", Shown(.0))]
+    #[error("invalid token name '{}': use 1 to 64 letters, digits, '.', '-' and '_'", Escaped(.0))]
     Name(String),
     /// Records could not distinguish two live tokens of one name.
     #[error("a token '{0}' exists: revoke it, or choose another name")]

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use auth::Role;
 use clap::Args;
 use cli::{duration::duration, exit::BadUsage};
-use common::{limits::MESSAGE_BYTES, text::Shown};
+use common::{limits::MESSAGE_BYTES, text::Escaped};
 use proto::{
     connect::{AuthChannel, ConnectionOptions, CoordinatorEndpoint, dial, explain_tls, io_error},
     v1::{self, ListRequest, RunRequest, runs_client::RunsClient},
@@ -251,7 +251,7 @@ impl Connection {
                  release on both sides"
             ),
             (code, "") => format!("the coordinator answered {code:?}"),
-            (_, message) => Shown(message).to_string(),
+            (_, message) => Escaped(message).to_string(),
         };
         Refused { code, message }.into()
     }

@@ -14,7 +14,7 @@ use cli::{
     memory::MemorySize,
     threads::Threads,
 };
-use common::{choice::KernelChoice, text::Shown};
+use common::{choice::KernelChoice, text::Escaped};
 use proto::connect::file_of;
 use scheduler::{
     checks::{Check, CheckOutcome},
@@ -350,15 +350,15 @@ fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
     let subject = format!(
         "N = {}, layout {}, {} solutions, run {}, {} by {}",
         certificate.n,
-        Shown(&certificate.layout),
+        Escaped(&certificate.layout),
         thousands(certificate.solutions.parse().unwrap_or_default()),
-        Shown(&certificate.run),
+        Escaped(&certificate.run),
         plural(certificate.counts, "count"),
         plural(workers.count(), "worker"),
     );
     let checks = certificate.checks.iter().map(|check| {
         let text = check_text(&check.name, &check.outcome, &check.reason);
-        labeled("claims", &Shown(&text).to_string())
+        labeled("claims", &Escaped(&text).to_string())
     });
     let subject = labeled("subject", &subject);
     let lines: Vec<_> = signer.into_iter().chain([subject]).chain(checks).collect();

@@ -21,7 +21,7 @@ use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
 use view::{History, RunView};
 
 use super::{
-    machines::Shares,
+    machines::MachineCounts,
     map::{self, Board, Sheets, TaskMap, Window, task_map},
 };
 use crate::{
@@ -66,7 +66,7 @@ struct CachedRun {
     history: Option<History>,
     /// Time of the first point of the history that is not stored.
     unstored_since: Option<Instant>,
-    shares: Cached<Shares>,
+    shares: Cached<MachineCounts>,
     /// Lock that is held while the journal is read.
     reading: Arc<Mutex<()>>,
     map: Cached<TaskMap>,
@@ -190,7 +190,7 @@ impl Broadcast {
             cached.unstored_since.get_or_insert_with(Instant::now);
         }
         let mut view = RunView::new(&status, history, now);
-        let none = Shares::default();
+        let none = MachineCounts::default();
         let shares = cached.shares.as_ref().map_or(&none, |(_, shares)| shares);
         shares.complete(&mut view, &history.names);
         Ok(Some(view))

@@ -14,7 +14,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
-use common::text::Shown;
+use common::text::Escaped;
 use http_body::Frame;
 use maud::html;
 use schemars::JsonSchema;
@@ -124,7 +124,7 @@ impl IntoResponse for Refusal {
         let reason = code.canonical_reason().unwrap_or("error");
         let reason = reason.to_lowercase().replace(' ', "_");
         // The message may quote the request.
-        let message = Shown(&message).to_string();
+        let message = Escaped(&message).to_string();
         let body = ErrorAnswer { error: ErrorCause { code: reason, message: message.clone() } };
         let mut response = (code, Json(body)).into_response();
         if code == StatusCode::UNAUTHORIZED {
@@ -285,7 +285,7 @@ fn check_host(app: &App, host: Option<&Authority>) -> Result<(), Refusal> {
         StatusCode::MISDIRECTED_REQUEST,
         format!(
             "unknown host '{}': use an address of the coordinator, or start it with --http-host NAME",
-            Shown(host)
+            Escaped(host)
         ),
     ))
 }

@@ -72,7 +72,7 @@ const LEAVE: &str = "Leave as is";
 
 /// Counts per machine, up to a line of the run's journal.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shares {
+pub(super) struct MachineCounts {
     /// The page and the sequence number of the last line that was read.
     cursor: JournalCursor,
     sequence: u64,
@@ -102,7 +102,7 @@ impl Counted {
     }
 }
 
-impl Shares {
+impl MachineCounts {
     /// Reads the lines that were added to the journal of `run`.
     pub(super) async fn read(
         &mut self,

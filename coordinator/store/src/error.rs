@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{run::RunId, text::Shown};
+use common::{run::RunId, text::Escaped};
 use scheduler::ledger::{PlanMismatch, Refusal};
 
 /// A failure to read or write durable state.
@@ -43,7 +43,7 @@ pub enum StoreError {
     #[error(
         "{path}{} is damaged: {}; {remedy}",
         line.map(|l| format!(", line {l},")).unwrap_or_default(),
-        Shown(what)
+        Escaped(what)
     )]
     Damaged {
         path: PathBuf,

@@ -10,7 +10,7 @@ use common::{
     method::Layout,
     plan::{Plan, PlanSpec},
     run::RunId,
-    text::is_shown,
+    text::is_visible,
 };
 use serde_json::Value;
 use store::{DiskStore, Recheck, RunManifest, Store as _, certify::Certificate};
@@ -150,7 +150,7 @@ fn a_forged_certificate_fails_with_any_signature() {
     });
     assert!(end.stdout.contains("\\nsignature  passed\\u{202e}\\u{9b}2K"), "{end:#?}");
     let everything = end.stdout + &end.stderr;
-    assert!(everything.chars().all(|c| c == '\n' || is_shown(c)), "{everything:?}");
+    assert!(everything.chars().all(|c| c == '\n' || is_visible(c)), "{everything:?}");
     assert!(everything.contains("\\u{1b}[2J"), "{everything}");
     let zeros = "0".repeat(64);
     check_failed(&audit_forged(&|forged| forged.plan_hash = zeros.clone()), "plan FAILED");

@@ -45,7 +45,7 @@ const FIRST_WARNINGS: u32 = 5;
 const LINE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The driver of the engine.
-pub(crate) struct Link {
+pub(crate) struct CoordinatorLoop {
     transport: Transport,
     engine: WorkerEngine,
     pool: Pool,
@@ -74,14 +74,14 @@ pub(crate) struct Link {
 pub(crate) type Jitter = fn() -> f64;
 
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct LinkResult {
     pub(crate) reason: ExitReason,
     pub(crate) summary: Summary,
     /// Number of results that were neither submitted nor written to the spool.
     pub(crate) lost: usize,
 }
 
-impl Link {
+impl CoordinatorLoop {
     /// Creates a link between `coordinator`, a pool with its events, and a spool.
     pub(crate) fn new(
         coordinator: Coordinator,
@@ -117,10 +117,10 @@ impl Link {
     }
 
     /// Serves until the engine ends, at the latest by a drain after `shutdown`.
-    pub(crate) async fn run(mut self, shutdown: impl Future<Output = ()>) -> End {
+    pub(crate) async fn run(mut self, shutdown: impl Future<Output = ()>) -> LinkResult {
         let reason = self.serve(shutdown).await;
         self.write_last().await;
-        End { reason, summary: self.summary(), lost: self.engine.unsaved() }
+        LinkResult { reason, summary: self.summary(), lost: self.engine.unsaved() }
     }
 
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> ExitReason {

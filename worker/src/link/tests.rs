@@ -119,7 +119,7 @@ impl FakeRun {
 /// A running link; dropping `stop` starts the drain.
 struct Running {
     stop: oneshot::Sender<()>,
-    link: tokio::task::JoinHandle<End>,
+    link: tokio::task::JoinHandle<LinkResult>,
 }
 
 fn link(
@@ -128,10 +128,10 @@ fn link(
     self_test: SelfTest,
     make: Arc<MakeCounter>,
     spool: Option<Spool>,
-) -> Link {
+) -> CoordinatorLoop {
     let pool = Pool::start(budget(settings.info.threads), &[], self_test, make).unwrap();
     // A jitter of 0 removes the delay between attempts.
-    Link::new(fake.coordinator.clone(), settings, pool, spool, || 0.0)
+    CoordinatorLoop::new(fake.coordinator.clone(), settings, pool, spool, || 0.0)
 }
 
 impl Running {
@@ -151,7 +151,7 @@ impl Running {
         Self { stop, link }
     }
 
-    async fn stop(self) -> End {
+    async fn stop(self) -> LinkResult {
         drop(self.stop);
         self.link.await.unwrap()
     }
@@ -200,7 +200,7 @@ async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
     });
     let running = Running::counting(&fake);
     assert_eq!(totals.recv().await, Some(352));
-    let End { reason, summary, lost } = running.stop().await;
+    let LinkResult { reason, summary, lost } = running.stop().await;
     assert_eq!(reason, ExitReason::Requested);
     assert_eq!((summary.unacknowledged, lost), (0, 0));
     assert!(summary.counted >= tasks, "{summary}");
@@ -269,7 +269,7 @@ async fn a_task_of_another_plan_is_declined() {
 async fn a_worker_whose_threads_all_fail_their_self_test_ends() {
     let mut fake = serve_once(vec![grant(&plan(10), 0)]);
     let link = link(&fake, settings(None), |_| Err(wrong()), Arc::new(real_counter), None);
-    let End { reason, summary, .. } = link.run(std::future::pending()).await;
+    let LinkResult { reason, summary, .. } = link.run(std::future::pending()).await;
     assert_eq!((reason, summary.counted), (ExitReason::SelfTest, 0));
     let last = fake.call_where(|request| request.draining && request.held.is_empty()).await;
     assert_eq!(last.self_test.failed_threads, 2);
@@ -292,7 +292,7 @@ async fn results_of_an_earlier_process_are_submitted() {
     assert_eq!(first.partials, [0, 1, 2].map(|task| sample_partial(task, 9)));
     let SelfTestReport { failed_threads, suspect_window_ms, .. } = first.self_test;
     assert_eq!((failed_threads, suspect_window_ms), (1, u64::MAX), "the earlier process failed");
-    let End { summary, .. } = running.stop().await;
+    let LinkResult { summary, .. } = running.stop().await;
     assert_eq!((summary.accepted, summary.conflicts, summary.refused), (1, 1, 1));
     assert_eq!(open(home.path()).unacknowledged().count(), 0, "whatever the verdict");
     assert!(!FailureMark::of(home.path()).is_set());
@@ -312,7 +312,7 @@ async fn results_are_on_disk_at_the_end_if_the_coordinator_is_away() {
     let home = tempfile::tempdir().unwrap();
     let running = Running::start(&fake, Arc::new(real_counter), Some(open(home.path())));
     submissions.recv().await.unwrap();
-    let End { summary, lost, .. } = running.stop().await;
+    let LinkResult { summary, lost, .. } = running.stop().await;
     assert!(summary.unacknowledged > 0);
     assert_eq!(lost, 0);
     let spooled = open(home.path()).unacknowledged().count();
@@ -332,7 +332,7 @@ async fn results_are_lost_if_the_coordinator_is_away_and_the_disk_full() {
         let result = result(&plan(8), task, Outcome::Counted(1));
         link.engine.handle_job_finished(result, Instant::now());
     }
-    let End { lost, summary, .. } = link.run(std::future::ready(())).await;
+    let LinkResult { lost, summary, .. } = link.run(std::future::ready(())).await;
     assert_eq!((lost, summary.unacknowledged), (2, 2));
 }
 

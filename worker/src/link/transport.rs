@@ -5,7 +5,7 @@ use std::{error::Error, io, pin::Pin, sync::Arc, time::Duration};
 use common::{
     limits,
     sync::{SyncReply, SyncRequest},
-    text::Shown,
+    text::Escaped,
 };
 use proto::{
     BadMessage, CallId,
@@ -171,7 +171,7 @@ fn failure(status: &Status) -> CallError {
         Code::Unknown => CallError::Garbled(innermost(status)),
         // Errors of a coordinator have no source.
         _ if status.source().is_some() => CallError::Garbled(innermost(status)),
-        code => CallError::Refused { code, message: Shown(status.message()).to_string() },
+        code => CallError::Refused { code, message: Escaped(status.message()).to_string() },
     }
 }
 
@@ -183,5 +183,5 @@ fn innermost(status: &Status) -> String {
         text = error.to_string();
         cause = error.source();
     }
-    Shown(&text).to_string()
+    Escaped(&text).to_string()
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     join::layout::{MAX_X3_BITS, X3Places},
-    simd::{Lanes, Residual, Sixteen},
+    simd::{Lanes, PartitionBlock, Residual},
 };
 
 /// Maximum number of bands of a list: one per pattern of X3.
@@ -48,7 +48,7 @@ struct Bands {
 
 /// Buffers for dividing a row.
 #[derive(Debug, Default)]
-pub(crate) struct Dividing<W> {
+pub(crate) struct PartitionBuffers<W> {
     /// Per 16 keys: number of earlier keys with the bit, and which of the 16 have it.
     marks: Vec<(u32, u16)>,
     /// Keys that have the bit.
@@ -78,7 +78,7 @@ impl<W: Residual> FilteredRows<W> {
         row: GridRow<'_, W>,
         spans: Spans,
         x3: X3Places,
-        dividing: &mut Dividing<W>,
+        dividing: &mut PartitionBuffers<W>,
     ) {
         // SAFETY: the caller vouches for the spans.
         if x3.number == 0 && unsafe { row.in_place(spans) }.is_some() {
@@ -143,7 +143,7 @@ impl Bands {
         cells: usize,
         bit: u32,
         (without, with): (usize, usize),
-        dividing: &mut Dividing<W>,
+        dividing: &mut PartitionBuffers<W>,
     ) {
         let (start, length) = (self.starts[without], self.offsets[without][cells] as usize);
         let residuals = keys.residuals_from_mut(start);
@@ -160,7 +160,7 @@ impl Bands {
             // SAFETY: both sides have room for these keys and slack, and keys are read before they
             // are overwritten.
             let ones = unsafe {
-                L::divide(Sixteen {
+                L::divide(PartitionBlock {
                     keys: from.add(AT_A_TIME * at).cast::<u32>(),
                     bit,
                     without: from.add(clear).cast(),

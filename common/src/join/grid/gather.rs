@@ -174,11 +174,11 @@ impl<'a, W: Residual> GridRow<'a, W> {
     ///
     /// # Panics
     /// If the row has no such spans.
-    pub(crate) fn cut(self, spans: Spans, most: usize) -> Cut {
+    pub(crate) fn cut(self, spans: Spans, most: usize) -> SplitSpans {
         assert!(spans.last + spans.cells <= self.cells, "spans of another row");
         if self.len() <= most {
             // The common case; counting the keys of the spans takes longer.
-            return Cut { first: spans, keys: self.len(), others: None };
+            return SplitSpans { first: spans, keys: self.len(), others: None };
         }
         let (mut last, mut next, mut keys) = (spans.first, spans.first, 0);
         loop {
@@ -186,12 +186,12 @@ impl<'a, W: Residual> GridRow<'a, W> {
             let more = unsafe { self.cells(next, next + spans.cells) }.length;
             if keys + more > most && next != spans.first {
                 let others = Spans { first: next, ..spans };
-                return Cut { first: Spans { last, ..spans }, keys, others: Some(others) };
+                return SplitSpans { first: Spans { last, ..spans }, keys, others: Some(others) };
             }
             keys += more;
             last = next;
             if next == spans.last {
-                return Cut { first: spans, keys, others: None };
+                return SplitSpans { first: spans, keys, others: None };
             }
             next = spans.after(next);
         }
@@ -277,7 +277,7 @@ impl Spans {
 
 /// Spans of a row, cut in two.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct SplitSpans {
     pub(crate) first: Spans,
     /// Upper bound on the keys of `first`.
     pub(crate) keys: usize,

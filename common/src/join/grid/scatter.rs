@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::sort::{Places, each};
+use super::sort::{Places, interleave};
 use crate::{
     join::layout::KeySplit,
     simd::{CacheLine, Lanes, Set, Work},
@@ -62,9 +62,9 @@ type Chunk = Vec<CacheLine>;
 
 /// Chunks that are not in use.
 #[derive(Debug, Default)]
-pub(crate) struct Spare(Mutex<Vec<Chunk>>);
+pub(crate) struct ChunkPool(Mutex<Vec<Chunk>>);
 
-impl Spare {
+impl ChunkPool {
     fn take(&self) -> Chunk {
         let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         spare.unwrap_or_else(|| vec![CacheLine::default(); LINES_PER_CHUNK])
@@ -97,7 +97,7 @@ impl ByRow {
     }
 
     /// Removes all keys and moves the memory of their blocks to `spare`.
-    pub(crate) fn recycle(&mut self, spare: &mut Spare) {
+    pub(crate) fn recycle(&mut self, spare: &mut ChunkPool) {
         let all = spare.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         all.append(&mut self.chunks);
         self.lengths.fill(0);
@@ -123,7 +123,7 @@ impl ByRow {
     }
 
     #[cold]
-    fn add_block(&mut self, row: usize, spare: &Spare) {
+    fn add_block(&mut self, row: usize, spare: &ChunkPool) {
         let block = u32::try_from(self.before.len()).expect("a list has at most 2^31 keys");
         self.before.push(std::mem::replace(&mut self.last[row], block));
         if self.block.place(block).0 == self.chunks.len() {
@@ -158,7 +158,7 @@ pub(crate) struct Scatter<'a> {
     pub(crate) is_long: bool,
     pub(crate) keys: &'a [u64],
     pub(crate) to: &'a mut ByRow,
-    pub(crate) spare: &'a Spare,
+    pub(crate) spare: &'a ChunkPool,
 }
 
 impl Work for Scatter<'_> {
@@ -181,7 +181,7 @@ impl Scatter<'_> {
         let (rows, _) = Places::cells(key_split).halves();
         assert!(to.lengths.len() >= rows.len() && to.pending.len() >= rows.len());
         let (first, second) = self.keys.split_at(self.keys.len() / 2);
-        each!(first, second, |_, key| {
+        interleave!(first, second, |_, key| {
             let row = rows.of::<L>(key, key_split);
             if is_wanted(row) {
                 // SAFETY: the row is below the number of rows.
@@ -205,7 +205,7 @@ impl Scatter<'_> {
 impl ByRow {
     /// Moves the pending keys of a row to line `line` of its blocks.
     #[inline(always)]
-    fn flush<L: Lanes, const STREAM: bool>(&mut self, row: usize, line: usize, spare: &Spare) {
+    fn flush<L: Lanes, const STREAM: bool>(&mut self, row: usize, line: usize, spare: &ChunkPool) {
         let line = line & (self.block.lines() - 1);
         if line == 0 {
             self.add_block(row, spare);
@@ -257,7 +257,7 @@ mod tests {
         {
             let mut to = ByRow::default();
             for log_lines in MIN_LINES.ilog2()..=MAX_LINES.ilog2() {
-                let (mut spare, rows) = (Spare::default(), 1 << 3);
+                let (mut spare, rows) = (ChunkPool::default(), 1 << 3);
                 let key_split = KeySplit::new(kernel, order, &tables);
                 to.clear(rows, BlockLength { log_lines });
                 let scatter = Scatter {

@@ -34,7 +34,7 @@ pub(super) type Counters = [u32; 2];
 ///
 /// A closure called in several places would not be inlined, and so not be compiled for the
 /// instruction set.
-macro_rules! each {
+macro_rules! interleave {
     ($first:expr, $second:expr, |$half:pat_param, $key:pat_param| $visit:block) => {
         let (first, second): (&[u64], &[u64]) = ($first, $second);
         let both = first.len().min(second.len());
@@ -56,7 +56,7 @@ macro_rules! each {
         }
     };
 }
-pub(crate) use each;
+pub(crate) use interleave;
 
 /// Returns the maximum temporary memory for this many cells, in bytes.
 pub(crate) fn memory_bytes(cells: u64) -> u64 {
@@ -203,7 +203,7 @@ fn count<L: Lanes, W: Residual>(
                 lines.for_each(|line| L::prefetch(line));
             }
         }
-        each!(first, second, |half, key| {
+        interleave!(first, second, |half, key| {
             if fetches {
                 at += 1;
                 if at.is_multiple_of(keys_per_line) {
@@ -265,13 +265,13 @@ fn put<L: Lanes, W: Residual, const FETCHES: bool>(
             };
             let (first, second) = (&first[block(first)], &second[block(second)]);
             if FETCHES {
-                each!(first, second, |half, key| {
+                interleave!(first, second, |half, key| {
                     // SAFETY: the place is below the number of places.
                     let place = unsafe { counters.get_unchecked(places.of::<L>(key, key_split)) };
                     L::prefetch(residuals.at(place[half] as usize));
                 });
             }
-            each!(first, second, |half, key| {
+            interleave!(first, second, |half, key| {
                 // SAFETY: the place is below the number of places.
                 let place = unsafe { counters.get_unchecked_mut(places.of::<L>(key, key_split)) };
                 // A maker might make different keys the second time, so positions are checked.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    scatter::{self, BlockLength, ByRow, Scatter, Spare},
+    scatter::{self, BlockLength, ByRow, ChunkPool, Scatter},
     sort::{CountOrPut, ListPair, Places, Scratch, Sort, add_up},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Sorting {
     crew: Arc<Crew>,
-    spare: Spare,
+    spare: ChunkPool,
     /// [`FEW_CELLS`], or 0 to always sort by rows first.
     few_cells: usize,
     /// One per thread.
@@ -60,7 +60,7 @@ impl Sorting {
     }
 
     pub(crate) fn new(crew: Arc<Crew>) -> Self {
-        let (spare, mut members) = (Spare::default(), Vec::new());
+        let (spare, mut members) = (ChunkPool::default(), Vec::new());
         members.resize_with(crew.size(), Sorter::default);
         Self { crew, spare, few_cells: FEW_CELLS, members }
     }

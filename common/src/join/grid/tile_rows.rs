@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::gather::{Buffer, Cut, GridRow, Spans, TILE, TILE_BITS};
+use super::gather::{Buffer, GridRow, Spans, SplitSpans, TILE, TILE_BITS};
 use crate::simd::Residual;
 
 /// Rows of one grid prefiltered for a stretch of tiles.
@@ -127,7 +127,7 @@ impl<'a, W: Residual> Portions<'a, W> {
             }
         }
         let remaining = self.spans.take().unwrap_or(all);
-        let Cut { first, keys, others } = self.all[start].cut(remaining, self.most.row);
+        let SplitSpans { first, keys, others } = self.all[start].cut(remaining, self.most.row);
         if others.is_none() {
             self.rows.start += 1;
         }

@@ -292,7 +292,7 @@ impl PairSample {
             self.chosen |= bit;
             std::mem::swap(&mut self.common, &mut self.spare);
             self.common.clear();
-            let left = Without { bits: bit, words: &self.spare, to: &mut self.common };
+            let left = KeepDisjoint { bits: bit, words: &self.spare, to: &mut self.common };
             dispatch(kernel, left);
         }
         self.bits.get(at).copied()
@@ -305,7 +305,7 @@ impl PairSample {
             let common = pairs.map(|(top, bottom)| top & bottom & self.shared_bits);
             self.spare.clear();
             self.spare.extend(common);
-            let new = Without { bits: self.chosen, words: &self.spare, to: &mut self.common };
+            let new = KeepDisjoint { bits: self.chosen, words: &self.spare, to: &mut self.common };
             dispatch(kernel, new);
             self.paired += 1;
         }
@@ -313,13 +313,13 @@ impl PairSample {
 }
 
 /// Work that keeps the words without these bits.
-struct Without<'a> {
+struct KeepDisjoint<'a> {
     bits: u64,
     words: &'a [u64],
     to: &'a mut Vec<u64>,
 }
 
-impl Work for Without<'_> {
+impl Work for KeepDisjoint<'_> {
     type Result = ();
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use common::{
     hex,
     method::UnknownName,
     plan::{PlanHash, PlanSpec},
-    text::Shown,
+    text::Escaped,
 };
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use scheduler::ledger::Confirmation;
@@ -129,7 +129,7 @@ pub struct Share {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCertificate {
-    #[error("not a certificate: {}", Shown(.0))]
+    #[error("not a certificate: {}", Escaped(.0))]
     Form(String),
     #[error("unsupported format {0} (this version supports {FORMAT}): use a later queensctl")]
     Format(u32),

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     JournalEntry, Record, RunManifest,
-    journal::text::{Damage, Link},
+    journal::text::{ChainHash, Damage},
 };
 
 /// The maximum length of a line, without its end.
@@ -35,14 +35,14 @@ pub(crate) struct End {
     pub(crate) bytes: u64,
     pub(crate) lines: u64,
     /// The link that the next line names.
-    pub(crate) head: Link,
+    pub(crate) head: ChainHash,
     /// The term of the coordinator that wrote the last line; 0 if there is none.
     pub(crate) fence: u64,
 }
 
 impl End {
     pub(crate) fn empty(manifest: &RunManifest) -> Self {
-        Self { bytes: 0, lines: 0, head: Link::first(manifest), fence: 0 }
+        Self { bytes: 0, lines: 0, head: ChainHash::first(manifest), fence: 0 }
     }
 
     /// Appends the next line, with its line end, to `text` and advances to its end.
@@ -63,7 +63,7 @@ impl End {
             prev: self.head,
         };
         line.encode_onto(text);
-        self.head = Link::after(&text[start..]);
+        self.head = ChainHash::after(&text[start..]);
         text.push(b'\n');
         self.bytes += (text.len() - start) as u64;
         self.lines += 1;
@@ -101,7 +101,7 @@ struct Fields<'a> {
     accepted_unix_ms: u64,
     elapsed_ms: u64,
     #[serde(with = "as_text")]
-    prev: Link,
+    prev: ChainHash,
 }
 
 /// A line, with the link that it names.
@@ -114,7 +114,7 @@ pub(crate) struct JournalLine<E = JournalEntry> {
     /// The term of the coordinator that wrote the line.
     pub(crate) fence: u64,
     pub(crate) entry: E,
-    pub(crate) prev: Link,
+    pub(crate) prev: ChainHash,
 }
 
 impl<E: Borrow<JournalEntry>> JournalLine<E> {
@@ -211,7 +211,7 @@ mod tests {
             units: 14..16,
             fence: 3,
             entry: EntryKind::Disputed.of(record),
-            prev: Link::after(b"manifest"),
+            prev: ChainHash::after(b"manifest"),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     RunManifest, RunState, SymmetricCounts,
     journal::{
         End,
-        text::{Damage, FORMAT, Link, seal, unseal},
+        text::{ChainHash, Damage, FORMAT, seal, unseal},
     },
 };
 
@@ -72,7 +72,7 @@ pub(crate) fn decode(text: &str) -> Result<RunManifest, Damage> {
     })
 }
 
-impl Link {
+impl ChainHash {
     /// Returns the link that the first line of a run's journal names.
     pub(crate) fn first(manifest: &RunManifest) -> Self {
         Self::after(encode(manifest).as_bytes())
@@ -97,7 +97,7 @@ pub(crate) struct SavedState {
     pub(crate) lines: u64,
     /// The link that the next line names.
     #[serde(with = "as_text")]
-    pub(crate) head: Link,
+    pub(crate) head: ChainHash,
 }
 
 /// Encodes a state file of a run whose journal ends at `end`, without a line end.
@@ -232,7 +232,7 @@ mod tests {
     }
 
     fn end() -> End {
-        End { bytes: 0, lines: 3, head: Link::after(b"line"), fence: 0 }
+        End { bytes: 0, lines: 3, head: ChainHash::after(b"line"), fence: 0 }
     }
 
     const SYMMETRIC: SymmetricCounts = SymmetricCounts { half_turn: 3000, quarter_turn: 64 };

@@ -18,7 +18,7 @@ use crate::{
     directory::{files, files::RunFiles},
     journal::{
         Chain, End, Reader, Source,
-        text::{self, Damage, FORMAT, Link},
+        text::{self, ChainHash, Damage, FORMAT},
     },
 };
 
@@ -47,7 +47,7 @@ pub(crate) struct Seal {
     bytes: u64,
     /// The link that the next line names.
     #[serde(with = "as_text")]
-    pub(crate) head: Link,
+    pub(crate) head: ChainHash,
 }
 
 impl Seal {

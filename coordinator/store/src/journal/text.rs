@@ -31,9 +31,9 @@ impl Damage {
 
 /// A link of a hash chain: the first 16 bytes of a SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link(pub(crate) [u8; 16]);
+pub(crate) struct ChainHash(pub(crate) [u8; 16]);
 
-impl Link {
+impl ChainHash {
     /// Returns the link that the line after `line` must contain.
     pub(crate) fn after(line: &[u8]) -> Self {
         let digest = Sha256::digest(line);
@@ -41,13 +41,13 @@ impl Link {
     }
 }
 
-impl Display for Link {
+impl Display for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", hex::display(&self.0))
     }
 }
 
-impl FromStr for Link {
+impl FromStr for ChainHash {
     type Err = Damage;
 
     fn from_str(text: &str) -> Result<Self, Damage> {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     StoreError, Trust, TrustRecord, descriptors,
     directory::files,
-    journal::text::{self, Damage, FORMAT, Link},
+    journal::text::{self, ChainHash, Damage, FORMAT},
 };
 
 /// The fields of a line, in their order, without the check hash at its end.
@@ -35,7 +35,7 @@ struct Fields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     passed: Option<u64>,
     #[serde(with = "as_text")]
-    prev: Link,
+    prev: ChainHash,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,19 +44,19 @@ struct SealFields {
     format: u32,
     lines: u64,
     #[serde(with = "as_text")]
-    head: Link,
+    head: ChainHash,
 }
 
 /// The records so far, and the link that the next line names.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustChain {
     pub(crate) records: Vec<TrustRecord>,
-    head: Link,
+    head: ChainHash,
 }
 
 impl TrustChain {
     pub(crate) fn new() -> Self {
-        Self { records: Vec::new(), head: Link::after(b"") }
+        Self { records: Vec::new(), head: ChainHash::after(b"") }
     }
 
     /// Reads and checks a file; if `repair`, cuts an unfinished last line.
@@ -100,7 +100,7 @@ impl TrustChain {
         let mut lines = Vec::new();
         for record in records {
             let line = encode(longer.records.len() as u64 + 1, record, longer.head);
-            longer.head = Link::after(line.as_bytes());
+            longer.head = ChainHash::after(line.as_bytes());
             longer.records.push(record.clone());
             lines.push(line);
         }
@@ -118,7 +118,7 @@ impl TrustChain {
             let what = format!("it names {prev} as the previous hash, which is {}", self.head);
             return Err(Damage(what));
         }
-        self.head = Link::after(line.as_bytes());
+        self.head = ChainHash::after(line.as_bytes());
         self.records.push(record);
         Ok(())
     }
@@ -159,7 +159,7 @@ fn read_seal(path: &Path) -> Result<Option<SealFields>, StoreError> {
     }
 }
 
-pub(crate) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
+pub(crate) fn encode(seq: u64, record: &TrustRecord, prev: ChainHash) -> String {
     let (from_unix_ms, passed) = match record.trust {
         Trust::Barred | Trust::Trusted | Trust::TokenBarred => (None, None),
         Trust::SelfTestFailed { from_unix_ms } => (Some(from_unix_ms), None),
@@ -180,7 +180,7 @@ pub(crate) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
     })
 }
 
-pub(crate) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), Damage> {
+pub(crate) fn decode(line: &str) -> Result<(u64, ChainHash, TrustRecord), Damage> {
     let fields: Fields = text::unseal(line)?;
     let all = [
         Some(Trust::Barred),
@@ -270,7 +270,7 @@ mod tests {
     fn the_text_is_frozen() {
         let mut plain = record(Trust::Barred);
         "lab-7".clone_into(&mut plain.name);
-        let text = encode(2, &plain, Link::after(b""));
+        let text = encode(2, &plain, ChainHash::after(b""));
         let body = concat!(
             r#"{"format":1,"seq":2,"trust":"barred","worker":"000000000000000000000000000000cd","#,
             r#""principal":"lab","name":"lab-7","reason":"task 7 of run 1","#,
@@ -283,7 +283,7 @@ mod tests {
             (Trust::SelfTestPassed { passed: 16 }, r#","passed":16,"prev""#),
             (Trust::SelfTestFailed { from_unix_ms: 5 }, r#","from_unix_ms":5,"prev""#),
         ] {
-            let text = encode(2, &record(trust), Link::after(b""));
+            let text = encode(2, &record(trust), ChainHash::after(b""));
             assert!(text.contains(part), "{text}");
         }
     }

@@ -13,7 +13,7 @@ use crate::{
         line::JournalLine,
         manifest::{self, SavedState},
         segments::{self, Seal},
-        text::{Damage, Link},
+        text::{ChainHash, Damage},
     },
 };
 
@@ -93,7 +93,7 @@ pub(crate) struct Walk<'a, S> {
     pub(crate) end: End,
     pub(crate) fold: Fold,
     /// The link after the last line that the saved state covers.
-    saved_head: Option<Link>,
+    saved_head: Option<ChainHash>,
 }
 
 impl<'a, S: Source> Walk<'a, S> {
@@ -116,7 +116,7 @@ impl<'a, S: Source> Walk<'a, S> {
         self.end = End {
             bytes: offset,
             lines: line.sequence,
-            head: Link::after(text.as_bytes()),
+            head: ChainHash::after(text.as_bytes()),
             fence: line.fence,
         };
         self.note_saved_head();

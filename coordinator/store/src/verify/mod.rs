@@ -16,7 +16,7 @@ use common::{
     run::RunId,
     symmetric::{half_turn, quarter_turn},
     tally::Counts,
-    text::{Shown, check_text, labeled, method_name, plural},
+    text::{Escaped, check_text, labeled, method_name, plural},
 };
 use scheduler::{
     checks::{self, Check, Evidence},
@@ -428,7 +428,7 @@ impl fmt::Display for Flaw {
         if let Some(line) = self.line {
             write!(f, ", line {line}")?;
         }
-        write!(f, ": {}", Shown(&self.what))
+        write!(f, ": {}", Escaped(&self.what))
     }
 }
 

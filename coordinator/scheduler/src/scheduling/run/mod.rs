@@ -18,7 +18,7 @@ use common::{
     crew_layout::PlanNeeds,
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    sample::Finished,
+    sample::RunEstimate,
     sync::WorkerInfo,
 };
 
@@ -87,7 +87,7 @@ pub(super) struct Run {
     pub(super) implausible: BTreeSet<WorkerIx>,
     pub(super) rate: Rate,
     /// The random sample of done tasks from which the total is estimated.
-    pub(super) sample: Finished,
+    pub(super) sample: RunEstimate,
     /// Position in the plan's order up to which `is_sampled` is set.
     sampled_to: u64,
     is_sampled: Vec<bool>,
@@ -153,7 +153,7 @@ impl Run {
             conflicts: 0,
             implausible: BTreeSet::new(),
             rate: Rate::default(),
-            sample: Finished::of(tasks.len(), tasks.total_cost()),
+            sample: RunEstimate::of(tasks.len(), tasks.total_cost()),
             sampled_to: 0,
             is_sampled: vec![false; usize::try_from(tasks.len()).expect("at most MAX_TASKS")],
             tasks,
