@@ -15,6 +15,7 @@ use std::{
     fmt,
     ops::RangeInclusive,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use common::join::Accelerator;
@@ -36,11 +37,14 @@ pub struct Tuning {
     pub sort_from: u32,
     /// Options for the compiler, in addition.
     pub options: &'static str,
+    /// Limit of a compilation and of a self-test.
+    pub limit: Duration,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { min_pairs: 1 << 32, build_cycles: 500, sort_from: 320, options: "" }
+        let limit = Duration::from_secs(60);
+        Self { min_pairs: 1 << 32, build_cycles: 500, sort_from: 320, options: "", limit }
     }
 }
 
@@ -81,8 +85,9 @@ impl Device {
         memory_bytes: Option<u64>,
         tuning: Tuning,
     ) -> Result<Arc<Self>, DeviceError> {
+        let limit = tuning.limit;
         let compile = move || Self::compile(index, memory_bytes, tuning);
-        Ok(Arc::new(self_test::within_limit("the compilation", compile)?))
+        Ok(Arc::new(self_test::within_limit(limit, "the compilation", compile)?))
     }
 
     /// Compares counts of the device with those of the CPU.
@@ -91,7 +96,7 @@ impl Device {
     /// If they differ, or the test does not end.
     pub fn self_test(self: &Arc<Self>) -> Result<(), DeviceError> {
         let device = self.clone();
-        self_test::within_limit("the self-test", move || self_test::run(&device))
+        self_test::within_limit(self.tuning.limit, "the self-test", move || self_test::run(&device))
     }
 
     fn compile(

@@ -28,9 +28,6 @@ use crate::{
     opencl::{DeviceError, Result},
 };
 
-/// Limit of one compilation or self-test: some drivers of CPU devices never end one.
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Boards of which all units are counted.
 const BOARDS: RangeInclusive<u8> = 8..=11;
 
@@ -40,8 +37,10 @@ const SAMPLED: [u8; 2] = [16, 18];
 /// N and a unit with long lists.
 const LONG: (u8, u64) = (20, 40_000);
 
-/// Runs `work` on a thread of its own, which is left behind if it does not end in time.
+/// Runs `work` on a thread of its own, which is left behind if it does not end in time: some drivers of CPU devices
+/// never end a compilation.
 pub(crate) fn within_limit<T: Send + 'static>(
+    limit: Duration,
     what: &str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -51,9 +50,9 @@ pub(crate) fn within_limit<T: Send + 'static>(
     start
         .spawn(move || sender.send(work()))
         .map_err(|error| unfit(format!("has no thread: {error}")))?;
-    result.recv_timeout(LIMIT).unwrap_or_else(|error| {
+    result.recv_timeout(limit).unwrap_or_else(|error| {
         Err(match error {
-            Timeout => unfit(format!("did not end within {} s", LIMIT.as_secs())),
+            Timeout => unfit(format!("did not end within {} s", limit.as_secs())),
             Disconnected => unfit("panicked".to_owned()),
         })
     })
@@ -134,6 +133,8 @@ mod tests {
             eprintln!("!! NOT TESTED: the kernels of OpenCL (apt-get install pocl-opencl-icd)");
             return None;
         }
+        // A busy machine takes minutes.
+        let tuning = Tuning { limit: Duration::from_secs(3_600), ..tuning };
         Some(Device::open(0, memory_bytes, tuning).unwrap())
     }
 

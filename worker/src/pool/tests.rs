@@ -34,7 +34,8 @@ impl Bench {
             eprintln!("!! NOT TESTED: counts on OpenCL devices (apt-get install pocl-opencl-icd)");
             return None;
         }
-        let tuning = Tuning { min_pairs: 0, build_cycles: 0, options, ..Tuning::default() };
+        let limit = Duration::from_secs(3_600);
+        let tuning = Tuning { min_pairs: 0, build_cycles: 0, options, limit, ..Tuning::default() };
         let device = Device::open(0, None, tuning);
         let (pool, events) =
             Pool::start(budget(1), &[device.unwrap()], |_| Ok(()), Arc::new(real_counter)).unwrap();
