@@ -198,19 +198,22 @@ fn callers_without_a_valid_certificate_get_the_reason() {
 }
 
 #[test]
-fn a_coordinator_with_bad_files_does_not_start() {
+fn a_coordinator_with_bad_files_writes_no_data() {
     let fixture = Fixture::new();
     let server = fixture.pki.server(&["localhost"]);
     let old = fixture.pki.caller("old", "spiffe://x/y", -30..-1);
+    let nowhere = fixture.cluster.path("nowhere");
     for (files, part) in [
         (old.clone(), "renew it"),
         (PkiFiles { key: old.key, ..server.clone() }, "is not the key of"),
-        (PkiFiles { key: fixture.cluster.path("nowhere"), ..server }, "nowhere"),
+        (PkiFiles { key: nowhere.clone(), ..server.clone() }, "nowhere"),
+        (PkiFiles { client_ca: nowhere, ..server }, "--client-ca"),
     ] {
         let mut command = fixture.cluster.command(&[]);
         add_server_flags(&mut command, &files);
-        Process::run(command).refused(1, &[part]);
+        Process::run(command).refused(2, &[part]);
     }
+    assert!(!fixture.cluster.data_dir().exists());
 }
 
 /// Runs `queensctl` with this join string.

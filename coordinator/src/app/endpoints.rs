@@ -24,8 +24,10 @@ use crate::{
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
 const DEFAULT_HTTP_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7172);
 
-/// The bound ports.
+/// The bound ports, and the certificates for them.
 pub(super) struct Listeners {
+    /// The certificates of `--client-ca`, if given.
+    pki: Option<Arc<Pki>>,
     pub(super) grpc: TcpListener,
     /// The port of the dashboard, or the reason why there is none.
     pub(super) http: Result<TcpListener, NoDashboard>,
@@ -41,8 +43,17 @@ pub(super) enum NoDashboard {
 }
 
 impl Listeners {
-    /// Binds the ports of the command line.
+    /// Reads the certificates and binds the ports of the command line.
     pub(super) async fn bind(options: &Options) -> anyhow::Result<Self> {
+        install_crypto();
+        // QUEENS_TLS_CERT and _KEY may be set for a worker: only --client-ca selects mutual TLS.
+        let files =
+            options.client_ca.as_ref().zip(options.tls_cert.as_ref().zip(options.tls_key.as_ref()));
+        let pki = files.map(|(client_ca, (certificate, key))| {
+            let [client_ca, certificate, key] = [client_ca, certificate, key].map(Clone::clone);
+            Pki::open(PkiFiles { certificate, key, client_ca }).map(Arc::new).map_err(BadUsage::of)
+        });
+        let pki = pki.transpose()?;
         let grpc = match &options.listen {
             Some(given) => bind(resolve("--listen", given).await?)?,
             // With --local, no other program needs to know the port.
@@ -56,7 +67,7 @@ impl Listeners {
             // The dashboard is optional.
             None => Http::bind(DEFAULT_HTTP_ADDRESS).map_err(NoDashboard::from),
         };
-        Ok(Self { grpc, http })
+        Ok(Self { pki, grpc, http })
     }
 }
 
@@ -193,7 +204,7 @@ impl Endpoints {
         let address = listeners.grpc.local_addr()?;
         let port = advertise.and_then(Authority::port_u16);
         let public = PublicAddress::new(address, advertise.map(Authority::host), port);
-        let authenticator = authenticator(options, (address, &public), (secrets.clone(), clock))?;
+        let authenticator = authenticator(options, (listeners, &public), (secrets.clone(), clock))?;
         let join_commands = join_commands(options, &authenticator, &public)?;
         let mut http_hosts = options.http_host.clone();
         let dashboard = match &listeners.http {
@@ -256,24 +267,19 @@ fn join_path(options: &Options, role: Role) -> PathBuf {
     path::absolute(&path).unwrap_or(path)
 }
 
-/// Opens the authentication of a coordinator that listens on `address`.
+/// Opens the authentication of a coordinator.
 fn authenticator(
     options: &Options,
-    (address, public): (SocketAddr, &PublicAddress),
+    (listeners, public): (&Listeners, &PublicAddress),
     (secrets, clock): (SecretStore, Clock),
 ) -> anyhow::Result<Authenticator> {
     if options.insecure {
         return Ok(Authenticator::Open);
     }
-    install_crypto();
-    // QUEENS_TLS_CERT and _KEY may be set for a worker: only --client-ca selects mutual TLS.
-    if let (Some(client_ca), Some(certificate), Some(key)) =
-        (&options.client_ca, &options.tls_cert, &options.tls_key)
-    {
-        let [client_ca, certificate, key] = [client_ca, certificate, key].map(Clone::clone);
-        let files = PkiFiles { certificate, key, client_ca };
-        return Ok(Authenticator::MutualTls(Arc::new(Pki::open(files)?)));
+    if let Some(pki) = &listeners.pki {
+        return Ok(Authenticator::MutualTls(pki.clone()));
     }
+    let address = listeners.grpc.local_addr()?;
     // Programs on this machine can use the local address, even if another one is advertised.
     let own = match address.ip().is_unspecified() {
         true => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),

@@ -42,14 +42,18 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
         url.reveal(std::env::args_os()).map_err(BadUsage::of)?;
     }
     check_directory(options)?;
-    // Bind the ports first, so that a second coordinator fails before it touches any data.
+    // Everything that can be checked without the data comes before it. A second coordinator
+    // fails at its ports.
     let listeners = Listeners::bind(options).await?;
     let plan = plan(options).await?;
     descriptors::prepare();
     let mut signals = Signals::new()?;
     let clock = Clock::start();
     let (listeners, storage) = match &options.store {
-        None => (listeners, Storage::directory(&options.data_dir, clock.now())?),
+        None => {
+            let (dir, archive) = (&options.data_dir, options.archive.as_ref());
+            (listeners, Storage::directory(dir, archive, clock.now())?)
+        }
         Some(url) => {
             // Clients must not connect to a standby.
             drop(listeners);

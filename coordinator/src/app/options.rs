@@ -1,6 +1,13 @@
 //! The command line of `coordinator`.
 
-use std::{net::IpAddr, num::NonZeroU64, path::PathBuf, time::Duration};
+use std::{
+    env,
+    ffi::OsString,
+    net::IpAddr,
+    num::NonZeroU64,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use axum::http::uri::Authority;
 use clap::{
@@ -400,12 +407,28 @@ fn peer(text: &str) -> Result<String, String> {
     })
 }
 
-/// Parses the path of an existing file, or the name of a program to search in `PATH`.
+/// Parses the path of a program, or the name of one in `PATH`.
 fn program(path: PathBuf) -> Result<PathBuf, &'static str> {
-    match path.components().count() > 1 && !path.is_file() {
-        true => Err("no such file: give an executable program"),
-        false => Ok(path),
+    let folders = match path.components().count() {
+        // Windows adds an extension.
+        1 if cfg!(windows) => return Ok(path),
+        1 => env::var_os("PATH").unwrap_or_default(),
+        _ => OsString::new(),
+    };
+    match env::split_paths(&folders).any(|folder| is_executable(&folder.join(&path))) {
+        true => Ok(path),
+        false => Err(
+            "no such executable file: give an executable program, by its path or its name in PATH",
+        ),
     }
+}
+
+fn is_executable(path: &Path) -> bool {
+    #[cfg(unix)]
+    if rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err() {
+        return false;
+    }
+    path.is_file()
 }
 
 #[cfg(test)]

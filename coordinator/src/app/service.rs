@@ -58,13 +58,11 @@ impl Service {
         (listeners, storage): (Listeners, Storage),
         clock: Clock,
     ) -> anyhow::Result<Self> {
-        let Storage { store, secrets, signing_key, leader, replaced } = storage;
+        let Storage { store, archiver, secrets, signing_key, leader, replaced } = storage;
         let directory = options.store.is_none().then(|| options.data_dir.clone());
         let disk = directory.map(DiskSpaceMonitor::start);
         let health = http::StorageHealth { sync_times: store.sync_times(), disk: disk.clone() };
         let stored = store.runs()?;
-        let start = |to| block_in_place(|| Archiver::start(&options.data_dir, to));
-        let archiver = options.archive.as_ref().map(start).transpose()?;
         let selected = SelectedRun::choose(options, plan, &stored, clock.now())?;
         let target = selected.as_ref().map(|selected| selected.manifest.run);
         let budget = options.referee();

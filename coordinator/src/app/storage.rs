@@ -6,14 +6,19 @@ use std::{path::Path, sync::Arc};
 use cli::threads::host_name;
 use scheduler::Millis;
 #[cfg(feature = "archive")]
-pub(super) use store::Archiver;
+use store::Archive;
 #[cfg(not(feature = "archive"))]
-use store::{ArchiveLag, ArchivePlace};
-use store::{DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl, signing_key};
-use tokio::sync::watch;
+use store::ArchiveLag;
+#[cfg(feature = "archive")]
+pub(super) use store::Archiver;
+use store::{
+    ArchivePlace, DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl, signing_key,
+};
+use tokio::{sync::watch, task::block_in_place};
 
 pub(super) struct Storage {
     pub(super) store: Box<dyn Store>,
+    pub(super) archiver: Option<Archiver>,
     pub(super) secrets: SecretStore,
     /// The key that signs certificates.
     pub(super) signing_key: [u8; 32],
@@ -43,10 +48,20 @@ fn own_name() -> String {
 }
 
 impl Storage {
-    /// Opens a data directory.
-    pub(super) fn directory(dir: &Path, now: Millis) -> Result<Self, StoreError> {
-        let store = DiskStore::open(dir)?;
+    /// Opens a data directory, after its archive.
+    pub(super) fn directory(
+        dir: &Path,
+        archive: Option<&ArchivePlace>,
+        now: Millis,
+    ) -> Result<Self, StoreError> {
+        let (store, archiver) = block_in_place(|| {
+            let archive = archive.map(|place| Archive::of(dir, place)).transpose()?;
+            let store = DiskStore::open(dir)?;
+            let archiver = archive.map(|archive| Archiver::start(dir, archive)).transpose()?;
+            Ok::<_, StoreError>((store, archiver))
+        })?;
         Ok(Self {
+            archiver,
             leader: Leader { name: own_name(), term: store.term(), since_unix_ms: now.0 },
             store: Box::new(store),
             secrets: SecretStore::of_directory(dir),
@@ -77,6 +92,7 @@ impl Storage {
         let open = move || -> Result<Self, StoreError> {
             let store = store::PgStore::open(&secret, &own_name(), &mut { print_standby })?;
             Ok(Self {
+                archiver: None,
                 signing_key: store.signing_key()?,
                 leader: store.leader().clone(),
                 replaced: Replaced(Some(store.replaced())),
@@ -97,9 +113,16 @@ impl Storage {
 pub(super) enum Archiver {}
 
 #[cfg(not(feature = "archive"))]
+use Archiver as Archive;
+
+#[cfg(not(feature = "archive"))]
 impl Archiver {
-    pub(super) fn start(_: &Path, to: &ArchivePlace) -> Result<Self, StoreError> {
-        match *to {}
+    fn of(_: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
+        match *place {}
+    }
+
+    fn start(_: &Path, archive: Archive) -> Result<Self, StoreError> {
+        match archive {}
     }
 
     pub(super) fn lag(&self) -> ArchiveLag {

@@ -31,7 +31,7 @@ use common::{plan::TaskId, run::RunId};
 pub use address::ArchivePlace;
 pub use address::{BadStoreUrl, StoreUrl};
 #[cfg(feature = "archive")]
-pub use archive::{ArchivePlace, Archiver, restore};
+pub use archive::{Archive, ArchivePlace, Archiver, restore};
 pub use clock::Clock;
 pub use directory::DiskStore;
 pub use error::StoreError;

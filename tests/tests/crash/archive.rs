@@ -109,6 +109,23 @@ async fn a_lost_disk_costs_no_more_than_the_stated_lag() {
     );
 }
 
+#[test]
+fn an_archive_that_does_not_fit_is_refused_before_the_data_exists() {
+    let cluster = Cluster::new(&["--n", "8"]);
+    let (data, archive) = (cluster.data_dir(), cluster.path("archive"));
+    archived(&cluster).terminate();
+    fs::rename(&data, cluster.path("moved")).unwrap();
+    for (place, reason) in [
+        (archive, "it is not the archive of"),
+        (data.join("archive"), "overlaps with"),
+        ("s3:///prefix".into(), "no bucket is named"),
+    ] {
+        let mut command = cluster.command(&[]);
+        Process::run(command.arg("--archive").arg(place)).refused(1, &[reason]);
+        assert!(!data.exists(), "{reason}");
+    }
+}
+
 #[cfg(feature = "postgres")]
 #[test]
 fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {

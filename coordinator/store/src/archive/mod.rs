@@ -39,7 +39,7 @@ use crate::{
 const PASS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// An open replica.
-struct Archive {
+pub struct Archive {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
     place: ArchivePlace,
@@ -50,6 +50,24 @@ struct Archive {
 }
 
 impl Archive {
+    /// Opens the replica of `dir`, which need not exist yet, and creates a missing directory at `place`.
+    /// An archive of another data directory, or of a later state, is an error.
+    pub fn of(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
+        place.check_separate(dir)?;
+        place.make()?;
+        let archive = Self::open(place)?;
+        let is_other = archive.lengths.contains_key(SECRET)
+            && Some(archive.get(SECRET)?) != files::read_bytes(&dir.join(SECRET))?;
+        if is_other || !archive.is_continued_by(dir)? {
+            let what =
+                if is_other { "is not the archive of" } else { "has counts that are not in" };
+            let advice = "restore it with `queensctl restore`, or give an empty or a new one";
+            let what = format!("it {what} {}", dir.display());
+            return Err(StoreError::unusable(place, what, advice));
+        }
+        Ok(archive)
+    }
+
     fn open(place: &ArchivePlace) -> Result<Self, StoreError> {
         let objects = place.open()?;
         let path = place.path();
@@ -231,22 +249,9 @@ pub struct Archiver {
 }
 
 impl Archiver {
-    /// Starts to replicate `dir`, which a coordinator has open, to `place`.
-    /// Returns after the first pass. An archive of another data directory, or of a later state, is an error.
-    pub fn start(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
+    /// Starts to replicate `dir`, which a coordinator has open; returns after the first pass.
+    pub fn start(dir: &Path, mut archive: Archive) -> Result<Self, StoreError> {
         let data_files = DataFiles::new(dir);
-        place.make()?;
-        place.check_separate(dir)?;
-        let mut archive = Archive::open(place)?;
-        let is_other = archive.lengths.contains_key(SECRET)
-            && Some(archive.get(SECRET)?) != files::read_bytes(&dir.join(SECRET))?;
-        if is_other || !archive.is_continued_by(dir)? {
-            let what =
-                if is_other { "is not the archive of" } else { "has counts that are not in" };
-            let advice = "restore it with `queensctl restore`, or give an empty or a new one";
-            let what = format!("it {what} {}", dir.display());
-            return Err(StoreError::unusable(place, what, advice));
-        }
         let lag = ArchiveLag::up_to(Instant::now());
         archive.pass(&data_files)?;
         let (stop, stopped) = mpsc::channel();

@@ -2,7 +2,7 @@
 
 use std::{
     fmt, fs,
-    path::{Path, PathBuf},
+    path::{self, Component, Path, PathBuf},
     sync::Arc,
 };
 
@@ -63,13 +63,13 @@ impl ArchivePlace {
         Ok(())
     }
 
-    /// Fails if `dir` contains this place or lies in it: the archive would copy itself.
+    /// Fails if `dir` contains this place or lies in it: the archive would copy itself. Both may be missing.
     pub(super) fn check_separate(&self, dir: &Path) -> Result<(), StoreError> {
-        let (Ok(place), Ok(dir)) = (fs::canonicalize(&self.0), fs::canonicalize(dir)) else {
-            // A bucket has no local path.
+        if self.0.starts_with(SCHEME) {
             return Ok(());
-        };
-        if place.starts_with(&dir) || dir.starts_with(&place) {
+        }
+        let (place, own) = (resolved(&self.path())?, resolved(dir)?);
+        if place.starts_with(&own) || own.starts_with(&place) {
             let what = format!("it overlaps with {}", dir.display());
             return Err(StoreError::unusable(self, what, "give a directory on another disk"));
         }
@@ -115,4 +115,19 @@ impl ArchivePlace {
             prefix => Arc::new(PrefixStore::new(objects, prefix)),
         })
     }
+}
+
+/// Resolves the links of a path whose last parts may be missing.
+fn resolved(path: &Path) -> Result<PathBuf, StoreError> {
+    let mut resolved = PathBuf::new();
+    for part in path::absolute(path).map_err(files::failed("find", path))?.components() {
+        match part {
+            Component::ParentDir => drop(resolved.pop()),
+            part => resolved.push(part),
+        }
+        if let Ok(real) = fs::canonicalize(&resolved) {
+            resolved = real;
+        }
+    }
+    Ok(resolved)
 }

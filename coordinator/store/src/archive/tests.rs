@@ -56,14 +56,14 @@ fn follows_and_restores(place: &ArchivePlace) {
     archive.pass(&data_files).unwrap();
     // Other directories are neither archived there nor overwritten.
     drop(DiskStore::open(&other).unwrap());
-    let refused = Archiver::start(&other, place).err().unwrap().to_string();
+    let refused = Archive::of(&other, place).err().unwrap().to_string();
     assert!(refused.contains("it is not the archive of"), "{refused}");
     assert!(restore(place, &other).is_err());
     // Nor is an older copy, which would replace the later lines.
-    let older = Archiver::start(&all.path().join("restored-0"), place).err().unwrap().to_string();
+    let older = Archive::of(&all.path().join("restored-0"), place).err().unwrap().to_string();
     assert!(older.contains("it has counts that are not in"), "{older}");
     // Dropping the archiver makes a last pass.
-    let archiver = Archiver::start(&data, place).unwrap();
+    let archiver = Archiver::start(&data, Archive::of(&data, place).unwrap()).unwrap();
     store.apply(&[accepted(35)]).unwrap();
     drop(archiver);
     let to = all.path().join("restored");
@@ -107,15 +107,14 @@ fn invalid_places_are_refused() {
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let data = dir.path().join("data");
-    drop(DiskStore::open(&data).unwrap());
-    for nested in [dir.path(), &data.join("archive")] {
-        let error = Archiver::start(&data, &nested.to_str().unwrap().into());
-        let error = error.err().unwrap().to_string();
-        assert!(error.contains("overlaps with"), "{error}");
+    for nested in [dir.path(), &data.join("archive"), &data.join("../new/../data")] {
+        let error = Archive::of(&data, &nested.to_str().unwrap().into()).err().unwrap();
+        assert!(error.to_string().contains("overlaps with"), "{error}");
     }
+    assert_eq!(files::entries(dir.path()).unwrap(), [&*file], "nothing is created");
     let within = file.join("archive");
     let within = within.to_str().unwrap().into();
-    let error = Archiver::start(&data, &within).err().unwrap().to_string();
+    let error = Archive::of(&data, &within).err().unwrap().to_string();
     assert!(error.contains("create"), "{error}");
     let error = restore(&within, Path::new("x")).unwrap_err().to_string();
     assert!(error.contains("there is no such directory"), "{error}");
