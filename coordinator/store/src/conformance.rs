@@ -253,7 +253,7 @@ fn results_and_leases_are_kept(mut bench: impl Bench) {
     let row = |task, epoch, state: TaskState, failed: &[u128]| {
         let sequence = u64::from(!state.is_open());
         let failed = failed.iter().map(|id| WorkerId(*id)).collect();
-        let row = TaskRow { epoch: Epoch(epoch), sequence, state, failed, replaced: false };
+        let row = TaskRow { epoch: Epoch(epoch), sequence, state, failed, ..TaskRow::default() };
         (TaskId(task), row)
     };
     let lease = |epoch: u64| TaskState::Leased {
@@ -324,10 +324,10 @@ fn conflicts_are_disputed_and_settled(mut bench: impl Bench) {
         second: Some(Box::new(TaskCount::from(&referee))),
         confirmed: Confirmation::Referee,
     };
-    for (journaled, expected) in [
-        (&entries[..2], TaskState::of(counts(&[&first, &second]))),
-        (&entries[2..3], TaskState::Disputed { counts: counts(&[&first, &second, &third]) }),
-        (&entries[3..], settled),
+    for (journaled, expected, conflicts) in [
+        (&entries[..2], TaskState::of(counts(&[&first, &second])), 0),
+        (&entries[2..3], TaskState::Disputed { counts: counts(&[&first, &second, &third]) }, 1),
+        (&entries[3..], settled, 1),
     ] {
         let changes: Vec<_> = journaled.iter().cloned().map(Change::Recorded).collect();
         bench.store().apply(&changes).unwrap();
@@ -335,6 +335,7 @@ fn conflicts_are_disputed_and_settled(mut bench: impl Bench) {
             assert_eq!(rows(bench.store(), 1).remove(0).1.state, expected);
             bench.reopen();
         }
+        assert_eq!(rows(bench.store(), 1).remove(0).1.conflicts, conflicts);
     }
     let kept = lines(bench.store(), 1).into_iter().map(|(seq, entry, _)| (seq, entry));
     assert_eq!(kept.collect::<Vec<_>>(), (1..).zip(entries).collect::<Vec<_>>());

@@ -877,7 +877,7 @@ pub struct Rechecks {
     /// Rechecks since the coordinator's start that gave the same count.
     #[prost(uint64, tag = "1")]
     pub agreed: u64,
-    /// Conflicts: those since the coordinator's start, and earlier ones that are still open.
+    /// Counts that differed from the one that stood, settled since or not.
     #[prost(uint64, tag = "2")]
     pub conflicts: u64,
     /// The first 100 tasks that are currently disputed.

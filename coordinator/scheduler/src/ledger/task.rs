@@ -182,6 +182,8 @@ pub struct TaskRow {
     /// Whether a void count changed the standing one: workers know that the referee had not recounted it.
     /// It follows from the journal and is not stored.
     pub replaced: bool,
+    /// Counts that differed from the standing one, settled since or not; not stored either.
+    pub conflicts: u32,
 }
 
 impl TaskRow {
@@ -204,6 +206,8 @@ impl TaskRow {
             count: record.count,
             stands: stood,
         })?;
+        let differed = matches!(entry.kind, EntryKind::Disputed | EntryKind::Recounted);
+        self.conflicts += u32::from(differed && stood.is_some());
         self.replaced |= entry.kind == EntryKind::Voided && self.state.standing() != stood;
         self.epoch = self.epoch.max(record.epoch);
         self.sequence = sequence;

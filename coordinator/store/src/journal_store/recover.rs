@@ -355,7 +355,9 @@ fn rows<M: Medium>(
     let mut new = Vec::new();
     for (task, folded) in fold.rows() {
         match rows.get_mut(&task) {
-            Some(row) if row.agrees_with(folded) => row.replaced = folded.replaced,
+            Some(row) if row.agrees_with(folded) => {
+                (row.replaced, row.conflicts) = (folded.replaced, folded.conflicts);
+            }
             _ if folded.sequence <= seen => return wrong(format!("task {task} has no row")),
             kept => {
                 let mut row = folded.clone();

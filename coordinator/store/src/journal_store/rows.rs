@@ -318,7 +318,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<TaskRow> {
     while !input.is_empty() {
         failed.push(decode_worker(input)?);
     }
-    Some(TaskRow { epoch, sequence, state, failed, replaced: false })
+    Some(TaskRow { epoch, sequence, state, failed, ..TaskRow::default() })
 }
 
 fn decode_counts(input: &mut &[u8]) -> Option<Vec<TaskCount>> {
@@ -431,7 +431,7 @@ mod tests {
             state in states(),
             failed in proptest::collection::vec(any::<u128>().prop_map(WorkerId), 0..6),
         ) {
-            let row = TaskRow { epoch: Epoch(epoch), sequence, state, failed, replaced: false };
+            let row = TaskRow { epoch: Epoch(epoch), sequence, state, failed, ..TaskRow::default() };
             let bytes = encode(&row);
             prop_assert_eq!(decode(&bytes), Some(row));
             prop_assert_eq!(decode(&bytes[..16]), None);

@@ -64,7 +64,6 @@ impl Run {
         state: TaskState<WorkerCount>,
         accepted: Millis,
     ) {
-        self.conflicts += u64::from(matches!(state, TaskState::Disputed { .. }));
         self.set_state(task, state, seconds(accepted));
     }
 
@@ -195,10 +194,11 @@ impl Run {
         self.parking.park(task, now);
     }
 
-    /// Restores a task's highest epoch, the workers of its failed attempts, and whether its count replaced
-    /// a void one.
+    /// Restores a task's highest epoch, the workers of its failed attempts, its conflicts, and whether its
+    /// count replaced a void one.
     pub(crate) fn restore_attempts(&mut self, task: TaskIx, row: &TaskRow, failed: Vec<WorkerIx>) {
         self.tasks.raise_epoch(task, row.epoch.0);
+        self.conflicts += u64::from(row.conflicts);
         if row.replaced {
             self.replaced.insert(task);
         }
