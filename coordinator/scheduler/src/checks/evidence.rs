@@ -30,9 +30,9 @@ pub struct Evidence {
 impl Evidence {
     /// Extracts the evidence from the fold of a run's journal.
     ///
-    /// `rank` returns a task's rank if the key is known. Only the order of the ranks makes recounts random,
-    /// whoever made or caused them: a task of the sample that nobody recounted counts as wrong. The bound
-    /// holds for samples of all sizes at once, so the sample is the one with the least bound.
+    /// `rank` returns a task's rank if the key is known. Only the order of the ranks makes a recount random,
+    /// not who made or caused it: a task of the sample without a recount counts as wrong. The bound holds for
+    /// samples of all sizes at once, so the sample is the one with the least bound.
     pub fn of(fold: &Fold, rank: impl Fn(TaskId) -> Option<u64>) -> Self {
         let mut disputed = fold.disputed();
         let disputed_number = disputed.len() as u64;

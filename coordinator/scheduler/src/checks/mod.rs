@@ -73,13 +73,17 @@ fn referee(evidence: &Evidence) -> Check {
         0 => String::new(),
         some => format!(" ({} void and counted again)", plural(some, "count")),
     };
-    let missing = match sample.missing {
-        0 => String::new(),
-        some => format!(", {} missing and taken as wrong", number(some)),
+    let (made, missing) = match sample.missing {
+        0 => (plural(sample.recounts, "random recount"), String::new()),
+        some => {
+            let all = plural(sample.recounts + some, "random recount");
+            let missing = format!(", {} not made and taken as wrong", number(some));
+            (format!("{} of {all} made", number(sample.recounts)), missing)
+        }
     };
     let reason = format!(
-        "{}, {} wrong{again}{missing}; with 95 % confidence at most {} of {} are wrong, whoever colludes",
-        plural(sample.recounts, "random recount"),
+        "{made}, {} wrong{again}{missing}; with 95 % confidence at most {} of {} are wrong, even if workers \
+         collude",
         number(sample.wrong),
         number(most),
         plural(tasks, "count"),
@@ -211,7 +215,8 @@ mod tests {
         let (_, text) = reason(&of_counts(&found), "referee");
         assert!(
             text.starts_with(
-                "400 random recounts, 2 wrong (31 counts void and counted again), 1 missing and taken as wrong;"
+                "400 of 401 random recounts made, 2 wrong (31 counts void and counted again), 1 not made and \
+                 taken as wrong;"
             ),
             "{text}"
         );
