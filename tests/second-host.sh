@@ -31,7 +31,8 @@ say "coordinator --n 14 --listen 0.0.0.0:7171 --advertise queens.lab.example"
 "$programs/coordinator" --n 14 --listen 0.0.0.0:7171 --advertise queens.lab.example --no-http \
   > out 2> err &
 coordinator=$!
-until grep -q queensctl err; do kill -0 "$coordinator" 2>/dev/null || { cat err; exit 1; }; sleep 0.1; done
+timeout 60 sh -c 'until grep -q queensctl err; do kill -0 "$0" || exit; sleep 0.1; done' "$coordinator" ||
+  { cat err; exit 1; }
 hide < err
 worker=$(grep -o 'QUEENS_JOIN=[^ ]* worker' err | cut -d' ' -f1)
 operator=$(grep -o 'QUEENS_JOIN=[^ ]* queensctl' err | cut -d' ' -f1)

@@ -29,6 +29,12 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Waits for the end of work, for at most [`PATIENCE`].
+pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    done.unwrap_or_else(|_| panic!("timed out waiting for: {what}"))
+}
+
 /// Returns whether `set` of a process, such as `SigCgt:`, has a signal.
 pub fn has_signal(process: u32, set: &str, signal: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

@@ -36,6 +36,8 @@ use tokio::{net::TcpListener, sync::oneshot};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
+use crate::process::within;
+
 /// Returns a role's join string in the data directory of a started coordinator.
 pub fn find_join(data_dir: &Path, role: Role) -> anyhow::Result<JoinString> {
     let join = JoinString::find(data_dir, role.as_str())?;
@@ -207,15 +209,18 @@ impl HandWorker {
     ) -> anyhow::Result<u64> {
         let mut partials = Vec::new();
         let mut counted = 0;
-        loop {
-            let reply = self.call(partials, 1000.0).await?;
-            partials = reply.grants.iter().map(count).collect();
-            partials.iter_mut().for_each(|partial| partial.count += error(partial));
-            counted += partials.len() as u64;
-            if partials.is_empty() {
-                return Ok(counted);
+        within("no task is granted", async {
+            loop {
+                let reply = self.call(partials, 1000.0).await?;
+                partials = reply.grants.iter().map(count).collect();
+                partials.iter_mut().for_each(|partial| partial.count += error(partial));
+                counted += partials.len() as u64;
+                if partials.is_empty() {
+                    return Ok(counted);
+                }
             }
-        }
+        })
+        .await
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use kit::count;
@@ -16,9 +16,10 @@ use proto::v1::{self, RunRequest, Status, SubmitRequest, WorkerState};
 use tests::{
     cluster::{Cluster, SmallDisk, by_rows, files, journal, listening, named},
     load::memory_bytes,
-    process::{End, PATIENCE, Process, coordinator, in_shell, queensctl, wait_until, worker},
+    process::{End, Process, coordinator, in_shell, queensctl, wait_until, within, worker},
     service::HandWorker,
 };
+use tokio_stream::StreamExt as _;
 
 /// A run of some seconds of one core, in tasks of some milliseconds.
 const RUN: [&str; 8] = by_rows("16", "10000");
@@ -261,28 +262,30 @@ async fn half_of_a_fleet_is_replaced_repeatedly() {
     cluster.check_exact(coordinator, LONG_TOTAL);
 }
 
-/// Terminates a pod within the grace period, after which the kubelet would kill it.
-async fn terminate_within(grace: Duration, pod: Process) -> End {
-    let end = tokio::task::spawn_blocking(move || pod.terminate());
-    tokio::time::timeout(grace, end).await.expect("gone before it is killed").unwrap()
-}
-
 #[tokio::test]
-async fn pods_end_within_their_grace_period() {
+async fn a_terminated_pod_releases_tasks_that_outlast_its_grace_period() {
     let manifest = include_str!("../../deploy/kubernetes/base/worker.yaml");
-    let mut lines = manifest.lines();
-    let seconds = lines.find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds:"));
-    let seconds = seconds.expect("a grace period").trim().parse().expect("seconds");
-    let grace = Duration::from_secs(seconds);
+    let help = Process::run(worker(&["--help"])).ok().stdout;
+    let number = |text: &str, before: &str, after: &str| -> u64 {
+        let (_, text) = text.split_once(before).expect(before);
+        text.split_once(after).expect(after).0.trim().parse().expect("seconds")
+    };
+    let grace = number(manifest, "terminationGracePeriodSeconds:", "\n");
+    let (_, drain) = help.split_once("--drain-limit ").expect("the option");
+    let drain = number(drain, "[default: ", "s]");
+    assert!(
+        drain < grace,
+        "the kubelet kills a worker that may drain for {drain} s after {grace} s"
+    );
     // Tasks that take far longer are released.
     let cluster = Cluster::new(&["--n", "20", "--method", "rows", "--task-cost", "600000000"]);
     let coordinator = cluster.coordinator();
     let pod = cluster.worker("pod");
     cluster.worker_status("pod", |pod| pod.crews > 0).await;
-    terminate_within(grace, pod).await.ok().logs(&["stopped: "]);
+    pod.terminate().ok().logs(&["stopped: "]);
     let after = cluster.status(|status| status.tasks_leased == 0).await;
     assert_eq!((after.tasks_parked, after.tasks_done), (0, 0));
-    terminate_within(grace, coordinator).await.code(130);
+    coordinator.terminate().code(130);
 }
 
 #[cfg(target_os = "linux")]
@@ -440,12 +443,9 @@ async fn requests_at_the_limit_of_open_files_are_served() -> anyhow::Result<()> 
     let run = runs.list(v1::ListRequest {}).await?.into_inner().runs[0].run;
     let request = RunRequest { run };
     for _ in 0..3 {
-        let mut records = runs.export(request).await?.into_inner();
-        let mut lines = 0;
-        while records.message().await?.is_some() {
-            lines += 1;
-        }
-        assert_eq!(lines, first.len());
+        let records = runs.export(request).await?.into_inner().collect::<Result<Vec<_>, _>>();
+        let records = within("the stream ends", records).await?;
+        assert_eq!(records.len(), first.len());
         runs.pause(request).await?;
         runs.resume(request).await?;
         let spec = v1::PlanSpec { n: 6, layout: v1::Layout::FirstRows.into(), task_cost: 0 };
@@ -483,7 +483,7 @@ async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(PATIENCE, counted).await??;
+    within("an honest worker gets tasks", counted).await?;
     coordinator.stdout_line(r#""solutions":"92""#);
     let end = coordinator.terminate();
     assert_eq!(end.stdout.lines().count(), 2, "{end:#?}");

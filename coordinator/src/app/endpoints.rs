@@ -45,6 +45,10 @@ pub(super) enum NoDashboard {
 impl Listeners {
     /// Reads the certificates and binds the ports of the command line.
     pub(super) async fn bind(options: &Options) -> anyhow::Result<Self> {
+        Self::bind_at(options, DEFAULT_HTTP_ADDRESS).await
+    }
+
+    async fn bind_at(options: &Options, default_http: SocketAddr) -> anyhow::Result<Self> {
         install_crypto();
         // QUEENS_TLS_CERT and _KEY may be set for a worker: only --client-ca selects mutual TLS.
         let files =
@@ -65,7 +69,7 @@ impl Listeners {
             None if options.no_http => Err(NoDashboard::Disabled("--no-http")),
             None if options.local => Err(NoDashboard::Disabled("--local")),
             // The dashboard is optional.
-            None => Http::bind(DEFAULT_HTTP_ADDRESS).map_err(NoDashboard::from),
+            None => Http::bind(default_http).map_err(NoDashboard::from),
         };
         Ok(Self { pki, grpc, http })
     }
@@ -358,6 +362,7 @@ fn join_commands(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use proto::connect::CoordinatorEndpoint;
 
     use super::{super::options::advertised, *};
@@ -412,6 +417,16 @@ mod tests {
         }
         assert_eq!(host_and_port("[::1]:7171"), Ok(("[::1]", 7171)));
         assert_eq!(host_and_port("node7:0"), Ok(("node7", 0)));
+    }
+
+    #[tokio::test]
+    async fn a_taken_default_port_costs_only_the_dashboard() {
+        let taken = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = taken.local_addr().unwrap();
+        let options = Options::parse_from(["coordinator", "--listen", "127.0.0.1:0"]);
+        let listeners = Listeners::bind_at(&options, address).await.unwrap();
+        let why = listeners.http.unwrap_err().to_string();
+        assert!(why.contains(&format!("{address} is in use by another program")), "{why}");
     }
 
     #[test]

@@ -338,10 +338,12 @@ mod tests {
                 Err(_) => limit *= 2,
             }
         };
-        // The child is gone or a zombie soon; otherwise this waits a day.
         let stat = format!("/proc/{child}/stat");
-        while fs::read_to_string(&stat).is_ok_and(|state| !state.contains(") Z")) {
-            tokio::task::yield_now().await;
-        }
+        let gone = async {
+            while fs::read_to_string(&stat).is_ok_and(|state| !state.contains(") Z")) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONG, gone).await.expect("the child is gone, or a zombie");
     }
 }

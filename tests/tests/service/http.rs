@@ -14,7 +14,7 @@ use proto::{
 use serde_json::{Value, json};
 use tests::{
     cluster::Cluster,
-    process::{PATIENCE, Process, queensctl},
+    process::{PATIENCE, Process, queensctl, within},
     service::find_join,
 };
 
@@ -491,14 +491,14 @@ async fn open_streams_end_with_their_token_and_say_why() {
         Process::run(queensctl(&["token", "revoke", name]).env("QUEENS_JOIN", &operator)).ok()
     };
     revoke("a-viewer");
-    let ended = tokio::time::timeout(PATIENCE, async {
+    let ended = within("the stream ends", async {
         loop {
             if let Err(status) = statuses.message().await {
                 return status;
             }
         }
     });
-    let ended = ended.await.expect("the stream ends");
+    let ended = ended.await;
     assert_eq!(ended.code(), tonic::Code::Unauthenticated, "{ended}");
     assert!(ended.message().contains("'a-viewer' was revoked"), "{ended}");
     let mut rest = String::new();

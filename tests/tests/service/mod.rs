@@ -22,10 +22,11 @@ use serde_json::Value;
 use tests::{
     cluster::{Cluster, named},
     load::resident_bytes,
-    process::{PATIENCE, Process, queensctl},
+    process::{Process, queensctl, within},
     service::{HandWorker, Service},
 };
 use tokio::task::block_in_place;
+use tokio_stream::StreamExt as _;
 
 /// The liar has an honest worker's token and its public data.
 #[tokio::test]
@@ -53,7 +54,7 @@ async fn an_impersonator_is_barred_alone() -> anyhow::Result<()> {
             partials.iter_mut().for_each(|partial| partial.count += 8);
         }
     };
-    tokio::time::timeout(PATIENCE, lying).await??;
+    within("the liar is barred", lying).await?;
     assert_ne!(liar.worker().0.to_be_bytes().to_vec(), victim.id);
     let mut runs = RunsClient::new(cluster.connect().await?);
     let workers = runs.workers(WorkersRequest::default()).await?.into_inner().workers;
@@ -103,11 +104,8 @@ async fn slow_readers_do_not_delay_others() -> anyhow::Result<()> {
     let listed = &runs.into_inner().runs[0];
     assert_eq!(listed.state(), RunState::Complete);
     // A client that reads later gets everything.
-    let mut first = late.remove(0).into_inner();
-    let mut records = 0;
-    while first.message().await?.is_some() {
-        records += 1;
-    }
+    let first = late.remove(0).into_inner().collect::<Result<Vec<_>, _>>();
+    let records = within("the stream ends", first).await?.len() as u64;
     assert!(records >= plan.tasks(), "{records}");
     drop((slow, late));
     service.stop().await

@@ -15,7 +15,11 @@ use kit::{count, held, plan};
 use proto::v1;
 use scheduler::{Config, TaskNumbers, WorkersPart};
 use store::{DiskStore, JournalCursor, MemoryStore, RunManifest};
-use tests::service::{HandWorker, Service};
+use tests::{
+    process::within,
+    service::{HandWorker, Service},
+};
+use tokio_stream::StreamExt as _;
 use tonic::Code;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -188,17 +192,21 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     let mut honest =
         [HandWorker::connect(&service, 8).await?, HandWorker::connect(&service, 9).await?];
     let right = |outcome: &coordinator::driver::Outcome| outcome.matches_published == Some(true);
-    while !outcomes.borrow().get(&manifest.run).is_some_and(right) {
-        for worker in &mut honest {
-            worker.count_all().await?;
+    let corrected = async {
+        while !outcomes.borrow().get(&manifest.run).is_some_and(right) {
+            for worker in &mut honest {
+                worker.count_all().await?;
+            }
+            // The referee counts what is disputed.
+            while let Some(recount) = service.driver.next_recount(false).await? {
+                let grant = kit::grant(manifest.run, &plan, recount.task.0);
+                let count = count(&Grant { orientation: recount.orientation, ..grant }).count;
+                service.driver.recounted(recount, count, KernelName::Scalar, 1).await?;
+            }
         }
-        // The referee counts what is disputed.
-        while let Some(recount) = service.driver.next_recount(false).await? {
-            let grant = kit::grant(manifest.run, &plan, recount.task.0);
-            let count = count(&Grant { orientation: recount.orientation, ..grant }).count;
-            service.driver.recounted(recount, count, KernelName::Scalar, 1).await?;
-        }
-    }
+        anyhow::Ok(())
+    };
+    within("the total is right", corrected).await?;
     let status = runs.get_status(v1::GetStatusRequest { run: Some(run) }).await?;
     let result = status.into_inner().result.expect("the run is finished");
     let check = |name: &str| {
@@ -238,18 +246,21 @@ async fn a_parked_task_is_freed_by_retry() -> anyhow::Result<()> {
         let mut worker = HandWorker::connect(&scene.service, id).await?;
         // Failures of workers that have not delivered a first count do not count.
         let (mut partials, mut has_counted) = (Vec::new(), false);
-        let lease = loop {
-            let reply = worker.call(partials, 1.0).await?;
-            let mut verdicts = reply.acknowledgements.iter().map(|answer| answer.verdict);
-            has_counted |= verdicts.any(|verdict| verdict == Verdict::Accepted);
-            assert!(!reply.grants.is_empty(), "the task is granted before the others are done");
-            let (is_poison, others): (Vec<&Grant>, Vec<&Grant>) =
-                reply.grants.iter().partition(|grant| grant.lease.task == poison.lease.task);
-            match is_poison[..] {
-                [grant] if has_counted => break held(grant),
-                _ => partials = others.into_iter().map(count).collect(),
+        let first_counts = async {
+            loop {
+                let reply = worker.call(partials, 1.0).await?;
+                let mut verdicts = reply.acknowledgements.iter().map(|answer| answer.verdict);
+                has_counted |= verdicts.any(|verdict| verdict == Verdict::Accepted);
+                assert!(!reply.grants.is_empty(), "the task is granted before the others are done");
+                let (is_poison, others): (Vec<&Grant>, Vec<&Grant>) =
+                    reply.grants.iter().partition(|grant| grant.lease.task == poison.lease.task);
+                match is_poison[..] {
+                    [grant] if has_counted => return anyhow::Ok(held(grant)),
+                    _ => partials = others.into_iter().map(count).collect(),
+                }
             }
         };
+        let lease = within("the task is granted after a count", first_counts).await?;
         let mut begun = worker.request(Vec::new(), 0.0);
         begun.held = vec![HeldLease { started: true, ..lease }];
         worker.sync(begun).await?;
@@ -273,11 +284,8 @@ async fn a_watched_run_is_reported_to_its_end() -> anyhow::Result<()> {
     let first = statuses.message().await?.expect("the status now");
     assert_eq!((first.tasks_done, first.result), (0, None));
     scene.worker.count_all().await?;
-    let mut last = None;
-    while let Some(status) = statuses.message().await? {
-        last = Some(status);
-    }
-    let last = last.expect("the run changed");
+    let watched = within("the run ends", statuses.collect::<Result<Vec<_>, _>>()).await?;
+    let last = watched.into_iter().next_back().expect("the run changed");
     // Once every task is done, the estimate is the total, and its interval is that one value.
     let estimate = last.estimate.as_ref().expect("enough tasks for an estimate");
     assert_eq!(estimate.solutions, "724");
