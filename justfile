@@ -31,11 +31,11 @@ flips:
 
 # Failovers between coordinators with a PostgreSQL store, and kills of the database (needs postgresql-15).
 databases:
-    QUEENS_TAKEOVERS=50 QUEENS_DATABASE_KILLS=200 cargo test --features tests/postgres --test all crash::databases -- --nocapture
+    QUEENS_TAKEOVERS=50 QUEENS_DATABASE_KILLS=200 cargo test --test all crash::databases -- --nocapture
 
 # Loss of the coordinator's disk, with an archive.
 disk-losses:
-    QUEENS_DISK_LOSSES=50 cargo test --features tests/archive --test all crash::archive -- --nocapture
+    QUEENS_DISK_LOSSES=50 cargo test --test all crash::archive -- --nocapture
 
 # Test the NEON kernels under emulation (needs qemu-user, gcc-aarch64-linux-gnu and the target's std).
 neon *tests="kernel join":

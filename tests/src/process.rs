@@ -69,16 +69,6 @@ pub fn in_shell(script: &str, command: &Command) -> Command {
     shell
 }
 
-/// Features of the running test; the programs are built with the same ones.
-const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "archive")) {
-    (true, true) => {
-        &["--features", "tests/postgres,tests/archive,queensctl/postgres,queensctl/archive"]
-    }
-    (true, false) => &["--features", "tests/postgres,queensctl/postgres"],
-    (false, true) => &["--features", "tests/archive,queensctl/archive"],
-    (false, false) => &[],
-};
-
 /// Builds the programs next to the running test; returns their directory.
 /// Therefore a test can be run alone.
 ///
@@ -103,7 +93,6 @@ pub fn build(package: impl AsRef<Path>) -> PathBuf {
     };
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--workspace", "--bins"])
-        .args(FEATURES)
         .args(["--profile", profile, "--target-dir"])
         .arg(target_dir)
         .current_dir(package)

@@ -115,7 +115,6 @@ enum OfflineCommand {
     /// Copy all runs, with keys, tokens and secrets, from a data directory into a database or back
     Copy(CopyOptions),
     /// Restore a data directory from an archive
-    #[cfg_attr(not(feature = "archive"), command(hide = true))]
     Restore(RestoreOptions),
     /// Write a signed certificate of a complete run: counts, workers and checks
     Certify(CertifyOptions),

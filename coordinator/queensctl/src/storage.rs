@@ -21,8 +21,7 @@ use scheduler::{
     ledger::Principal,
 };
 use store::{
-    self, BadStoreUrl, Examined, RunManifest, RunState, StoreError, StoreUrl, VerifyError,
-    VerifyReport,
+    self, Examined, RunManifest, RunState, StoreError, StoreUrl, VerifyError, VerifyReport,
     certify::{
         self, AuditError, AuditOptions as How, BadCertificate, Certificate, CertifyError, Part,
         Share,
@@ -68,13 +67,8 @@ pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
     let verified = match &options.location {
         StorageLocation::Directory(dir) => store::verify_watched(dir, &mut watch),
         StorageLocation::Database(url) => {
-            let secret = revealed(url)?;
-            #[cfg(feature = "postgres")]
-            {
-                store::run_off_runtime(|| store::verify_database(&secret, &mut watch))
-            }
-            #[cfg(not(feature = "postgres"))]
-            match secret {}
+            let secret = url.reveal(std::env::args_os())?;
+            store::run_off_runtime(|| store::verify_database(&secret, &mut watch))
         }
     };
     drop(bar);
@@ -150,23 +144,18 @@ fn copy_runs(CopyOptions { from, to }: &CopyOptions) -> anyhow::Result<usize> {
     use StorageLocation::{Database, Directory};
     match (from, to) {
         (Directory(dir), Database(url)) | (Database(url), Directory(dir)) => {
-            let secret = revealed(url)?;
-            #[cfg(feature = "postgres")]
-            {
-                let waits = &mut |leader: &store::Leader| {
-                    eprint_line(&format!(
-                        "waiting: {} is the leader of the database; stop its coordinators (Ctrl-C cancels)",
-                        leader.name
-                    ));
-                };
-                let copied = store::run_off_runtime(|| match from {
-                    Directory(_) => store::copy_to_database(dir, &secret, waits),
-                    Database(_) => store::copy_to_directory(&secret, dir, waits),
-                });
-                Ok(copied?)
-            }
-            #[cfg(not(feature = "postgres"))]
-            match (secret, dir) {}
+            let secret = url.reveal(std::env::args_os())?;
+            let waits = &mut |leader: &store::Leader| {
+                eprint_line(&format!(
+                    "waiting: {} is the leader of the database; stop its coordinators (Ctrl-C cancels)",
+                    leader.name
+                ));
+            };
+            let copied = store::run_off_runtime(|| match from {
+                Directory(_) => store::copy_to_database(dir, &secret, waits),
+                Database(_) => store::copy_to_directory(&secret, dir, waits),
+            });
+            Ok(copied?)
         }
         (Directory(from), Directory(_)) if !from.is_dir() => {
             bail!("cannot copy {}: there is no such directory", from.display())
@@ -190,15 +179,9 @@ pub(super) struct RestoreOptions {
     dir: PathBuf,
 }
 
-#[cfg(feature = "archive")]
 pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
     store::run_off_runtime(|| store::restore(&options.archive, &options.dir))?;
     report(store::verify(&options.dir))
-}
-
-#[cfg(not(feature = "archive"))]
-pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
-    match options.archive {}
 }
 
 #[derive(Clone, Debug, Args)]
@@ -398,24 +381,5 @@ fn key(text: &str) -> Result<String, String> {
     match is_key {
         true => Ok(text.to_ascii_lowercase()),
         false => Err("expected 64 hexadecimal digits, as the coordinator prints them".to_owned()),
-    }
-}
-
-/// The URL of a database with its password, if this build supports databases.
-#[cfg(feature = "postgres")]
-type Secret = String;
-#[cfg(not(feature = "postgres"))]
-type Secret = std::convert::Infallible;
-
-fn revealed(url: &StoreUrl) -> Result<Secret, BadStoreUrl> {
-    let secret = url.reveal(std::env::args_os())?;
-    #[cfg(feature = "postgres")]
-    {
-        Ok(secret)
-    }
-    #[cfg(not(feature = "postgres"))]
-    {
-        drop(secret);
-        Err(BadStoreUrl::NotBuilt)
     }
 }

@@ -105,7 +105,6 @@ pub struct Options {
         conflicts_with = "store",
         help_heading = STORAGE
     )]
-    #[cfg_attr(not(feature = "archive"), arg(hide = true))]
     pub archive: Option<ArchivePlace>,
 
     /// Address for gRPC; port 0 selects a free one [default: 127.0.0.1:7171; with --local, a free

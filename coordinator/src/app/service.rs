@@ -9,7 +9,7 @@ use cli::{
 };
 use common::{kernel::Kernel, plan::Plan, run::RunId};
 use scheduler::{Config, RunSummary, Scheduler, ledger::Caller};
-use store::{Clock, RunState, StoredRun, certify::public_key};
+use store::{Archiver, Clock, RunState, StoredRun, certify::public_key};
 use tokio::{
     net::TcpListener,
     sync::{oneshot, watch},
@@ -29,7 +29,7 @@ use super::{
     referee::{self, RefereeBudget},
     run_waiter::{Reported, RunWaiter, notify_workers, result_printed},
     select_run::SelectedRun,
-    storage::{Archiver, Replaced, Storage},
+    storage::{Replaced, Storage},
 };
 use crate::{
     driver::{DiskSpaceMonitor, Driver, DriverError, DriverHandle, LOCAL_WORKER, Serving},

@@ -5,14 +5,9 @@ use std::{path::Path, sync::Arc};
 
 use cli::threads::host_name;
 use scheduler::Millis;
-#[cfg(feature = "archive")]
-use store::Archive;
-#[cfg(not(feature = "archive"))]
-use store::ArchiveLag;
-#[cfg(feature = "archive")]
-pub(super) use store::Archiver;
 use store::{
-    ArchivePlace, DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl, signing_key,
+    Archive, ArchivePlace, Archiver, DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl,
+    signing_key,
 };
 use tokio::{sync::watch, task::block_in_place};
 
@@ -70,15 +65,8 @@ impl Storage {
         })
     }
 
-    #[cfg(not(feature = "postgres"))]
-    #[expect(clippy::unused_async, reason = "the PostgreSQL version awaits")]
-    pub(super) async fn database(_: &StoreUrl) -> anyhow::Result<Self> {
-        Err(store::BadStoreUrl::NotBuilt.into())
-    }
-
     /// Opens a database once no other coordinator is its leader.
     /// This may take days, so a standby waits on a thread that does not delay the exit.
-    #[cfg(feature = "postgres")]
     pub(super) async fn database(url: &StoreUrl) -> anyhow::Result<Self> {
         let (secret, place) = (url.reveal(std::env::args_os())?, url.to_string());
         let print_standby = move |leader: &Leader| {
@@ -105,27 +93,5 @@ impl Storage {
         let work = move || drop(done.send(open()));
         std::thread::Builder::new().name("standby".to_owned()).spawn(work)?;
         Ok(opened.await??)
-    }
-}
-
-/// The archiver in a build without archives, a type without values.
-#[cfg(not(feature = "archive"))]
-pub(super) enum Archiver {}
-
-#[cfg(not(feature = "archive"))]
-use Archiver as Archive;
-
-#[cfg(not(feature = "archive"))]
-impl Archiver {
-    fn of(_: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
-        match *place {}
-    }
-
-    fn start(_: &Path, archive: Archive) -> Result<Self, StoreError> {
-        match archive {}
-    }
-
-    pub(super) fn lag(&self) -> ArchiveLag {
-        match *self {}
     }
 }

@@ -39,25 +39,6 @@ pub enum BadStoreUrl {
          address in QUEENS_STORE, or in a file as @FILE"
     )]
     Shown,
-    #[error(
-        "this program was built without PostgreSQL: build it with --features postgres, or keep the \
-         runs in a directory"
-    )]
-    NotBuilt,
-}
-
-/// The type of `--archive` in a build without archives. It has no values.
-#[cfg(not(feature = "archive"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArchivePlace {}
-
-#[cfg(not(feature = "archive"))]
-impl std::str::FromStr for ArchivePlace {
-    type Err = &'static str;
-
-    fn from_str(_: &str) -> Result<Self, Self::Err> {
-        Err("this program was built without archives: build it with --features archive")
-    }
 }
 
 /// Prefixes of database URLs.

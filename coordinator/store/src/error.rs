@@ -104,7 +104,6 @@ impl StoreError {
     }
 
     /// Reports a place that cannot be used.
-    #[cfg(any(feature = "postgres", feature = "archive"))]
     pub(crate) fn unusable(
         place: impl ToString,
         what: impl Into<String>,

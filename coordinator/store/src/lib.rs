@@ -4,7 +4,6 @@
 //! may be lost without changing a total.
 
 mod address;
-#[cfg(feature = "archive")]
 mod archive;
 pub mod certify;
 mod clock;
@@ -18,7 +17,6 @@ pub mod fuzz_targets;
 mod journal;
 mod journal_store;
 mod monitoring;
-#[cfg(feature = "postgres")]
 mod postgres;
 mod secrets;
 mod verify;
@@ -27,10 +25,7 @@ use std::ops::ControlFlow;
 
 use common::{plan::TaskId, run::RunId};
 
-#[cfg(not(feature = "archive"))]
-pub use address::ArchivePlace;
 pub use address::{BadStoreUrl, StoreUrl};
-#[cfg(feature = "archive")]
 pub use archive::{Archive, ArchivePlace, Archiver, restore};
 pub use clock::Clock;
 pub use directory::DiskStore;
@@ -38,7 +33,6 @@ pub use error::StoreError;
 pub use journal::notes::{Event, EventLog, Note};
 pub use journal_store::memory::MemoryStore;
 pub use monitoring::{ArchiveLag, Leader, SyncTimes};
-#[cfg(feature = "postgres")]
 pub use postgres::{PgStore, copy_to_database, copy_to_directory, verify_database};
 pub use scheduler::ledger::{
     Change, Confirmation, EntryKind, Fold, JournalEntry, PlanMismatch, Principal, Recheck, Record,
@@ -121,7 +115,6 @@ pub struct JournalCursor {
 }
 
 /// Runs `work`, which starts an async runtime, on a new thread, and waits for it.
-#[cfg(any(feature = "archive", feature = "postgres"))]
 pub fn run_off_runtime<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let done = scope.spawn(work).join();

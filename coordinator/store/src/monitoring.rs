@@ -60,7 +60,6 @@ impl ArchiveLag {
     }
 
     /// Records that the archive holds everything written before `when`.
-    #[cfg(feature = "archive")]
     pub(crate) fn advance(&self, when: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = when;
     }

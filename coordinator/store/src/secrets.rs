@@ -7,9 +7,9 @@ use proto::connect::FOLDER;
 use crate::{
     StoreError,
     directory::files::{self, read_text},
+    postgres::Texts,
+    run_off_runtime,
 };
-#[cfg(feature = "postgres")]
-use crate::{postgres::Texts, run_off_runtime};
 
 /// A place for private texts. Its calls may block.
 #[derive(Clone)]
@@ -19,7 +19,6 @@ pub struct SecretStore(Place);
 enum Place {
     /// A folder that only its owner can read.
     Folder(PathBuf),
-    #[cfg(feature = "postgres")]
     Database(Texts),
 }
 
@@ -29,7 +28,6 @@ impl SecretStore {
         Self(Place::Folder(dir.join(FOLDER)))
     }
 
-    #[cfg(feature = "postgres")]
     pub(crate) fn of_database(texts: Texts) -> Self {
         Self(Place::Database(texts))
     }
@@ -38,7 +36,6 @@ impl SecretStore {
     pub fn read(&self, name: &str) -> Result<Option<String>, StoreError> {
         match &self.0 {
             Place::Folder(folder) => read_text(&folder.join(name)),
-            #[cfg(feature = "postgres")]
             Place::Database(texts) => run_off_runtime(|| texts.read(&in_folder(name))),
         }
     }
@@ -48,7 +45,6 @@ impl SecretStore {
         self.claim()?;
         match &self.0 {
             Place::Folder(folder) => files::write_private(&folder.join(name), text.as_bytes()),
-            #[cfg(feature = "postgres")]
             Place::Database(texts) => run_off_runtime(|| texts.write(&in_folder(name), text)),
         }
     }
@@ -57,7 +53,6 @@ impl SecretStore {
     pub fn claim(&self) -> Result<(), StoreError> {
         match &self.0 {
             Place::Folder(folder) => files::claim_folder(folder),
-            #[cfg(feature = "postgres")]
             Place::Database(_) => Ok(()),
         }
     }
@@ -66,13 +61,11 @@ impl SecretStore {
     pub fn path(&self, name: &str) -> PathBuf {
         match &self.0 {
             Place::Folder(folder) => folder.join(name),
-            #[cfg(feature = "postgres")]
             Place::Database(texts) => texts.place(&in_folder(name)).into(),
         }
     }
 }
 
-#[cfg(feature = "postgres")]
 fn in_folder(name: &str) -> String {
     format!("{FOLDER}/{name}")
 }

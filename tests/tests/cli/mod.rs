@@ -44,8 +44,7 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_give() {
     let table = include_str!("refused.txt").replace("FOREIGN", foreign);
     let table = table.replace("RTL", "\u{202e}");
     let lines = table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let archives = cfg!(feature = "archive");
-    for line in lines.filter(|line| !(archives && line.contains("built without archives"))) {
+    for line in lines {
         let (typed, expected) = line.split_once(" => ").expect("a case");
         let mut words = typed.split(' ');
         let program = words.next().expect("a program");
@@ -66,7 +65,6 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_give() {
 }
 
 #[test]
-#[cfg(not(any(feature = "postgres", feature = "archive")))]
 fn programs_that_do_not_build_show_the_errors_of_the_compiler() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("src")).unwrap();

@@ -126,7 +126,6 @@ fn an_archive_that_does_not_fit_is_refused_before_the_data_exists() {
     }
 }
 
-#[cfg(feature = "postgres")]
 #[test]
 fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     use auth::Role;

@@ -2,10 +2,8 @@
 //! The total is exact, and every acknowledged count is in the journal once.
 //! Each module names the variables that set the number of faults; `just` has recipes for long runs.
 
-#[cfg(feature = "archive")]
 mod archive;
 mod damage;
-#[cfg(feature = "postgres")]
 mod databases;
 
 use std::{collections::BTreeMap, env, fs, time::Instant};

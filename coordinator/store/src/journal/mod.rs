@@ -231,7 +231,6 @@ impl Reader {
     }
 
     /// Returns the rest of the text.
-    #[cfg(feature = "postgres")]
     pub(crate) fn into_inner(self) -> Box<dyn BufRead> {
         self.input
     }

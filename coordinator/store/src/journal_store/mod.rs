@@ -35,7 +35,6 @@ pub(crate) enum Text {
 }
 
 impl Text {
-    #[cfg(feature = "postgres")]
     pub(crate) fn all(run: RunId) -> [Self; 5] {
         let [events, history] = Note::ALL.map(|note| Self::Note(Some(run), note));
         [Self::State(run), Self::Recheck(run), Self::Symmetric(run), events, history]
