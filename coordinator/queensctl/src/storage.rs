@@ -187,7 +187,8 @@ pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
 #[derive(Clone, Debug, Args)]
 pub(super) struct CertifyOptions {
     /// The data directory
-    dir: PathBuf,
+    #[arg(value_name = "DIR")]
+    location: StorageLocation,
 
     /// The run: at least four digits of its id, N=22 for the newest of that board, or last
     #[arg(long, value_name = "RUN", default_value = "last")]
@@ -229,14 +230,22 @@ pub(super) struct AuditOptions {
 }
 
 pub(super) fn certify(options: &CertifyOptions) -> anyhow::Result<Exit> {
-    let runs = store::runs_in(&options.dir).map_err(unreadable)?;
+    let StorageLocation::Directory(dir) = &options.location else {
+        // Does not repeat a URL, which may contain a password.
+        return Err(BadUsage::of(
+            "a certificate is made of a data directory: copy the database first (`queensctl copy @FILE \
+             DIR`), then certify DIR",
+        )
+        .into());
+    };
+    let runs = store::runs_in(dir).map_err(unreadable)?;
     let selectable = |run: &RunManifest| SelectableRun {
         created_unix_ms: run.created_unix_ms,
         run: run.run,
         n: run.spec.board.n().into(),
     };
     let run = options.run.among(&runs.iter().map(selectable).collect::<Vec<_>>())?;
-    let certified = match certify::certify(&options.dir, run) {
+    let certified = match certify::certify(dir, run) {
         Ok(certified) => certified,
         Err(CertifyError::Verify(flawed @ VerifyError::Flawed(_))) => {
             eprint_line(&format!("error: {flawed}"));

@@ -3,7 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fmt, fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use common::text::without_bom;
@@ -33,6 +33,11 @@ pub enum BadStoreUrl {
         "the store's address begins with '{0}': give postgres://USER@HOST/DATABASE, or @FILE with it"
     )]
     Scheme(String),
+    #[error(
+        "{file} contains a password, and every user of this machine can read it: allow only its owner \
+         and group (chmod o= {file})"
+    )]
+    Readable { file: String },
     /// A password on the command line, which all users of the machine can read.
     #[error(
         "a password on the command line is visible to all users of this machine: give the store's \
@@ -71,6 +76,12 @@ impl StoreUrl {
             let start = start.chars().take(12).collect();
             return Err(BadStoreUrl::Scheme(start));
         }
+        if let Source::File(file) = &self.0
+            && has_password(&url)
+            && others_can_read(file)
+        {
+            return Err(BadStoreUrl::Readable { file: file.display().to_string() });
+        }
         if has_password(&url)
             && arguments.into_iter().any(|shown| shown.to_string_lossy().contains(&url))
         {
@@ -107,6 +118,20 @@ impl From<&OsStr> for StoreUrl {
             Some(file) => Source::File(file.to_owned()),
             None => Source::Url(given.to_string_lossy().into_owned()),
         })
+    }
+}
+
+/// Returns whether users besides the owner and the group can read a file.
+pub(crate) fn others_can_read(file: impl AsRef<Path>) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        false
     }
 }
 
@@ -173,6 +198,14 @@ mod tests {
         let typed = [format!("--store=@{}", file.path().display()).into()];
         assert_eq!(given.reveal(typed).unwrap(), "postgres://lab:hush@db/queens");
         assert!(!given.to_string().contains("hush"));
+        #[cfg(unix)]
+        for (mode, is_refused) in [(0o644, true), (0o604, true), (0o640, false), (0o600, false)] {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let refused =
+                given.reveal([]).is_err_and(|error| error.to_string().contains("chmod o="));
+            assert_eq!(refused, is_refused, "{mode:o}");
+        }
         let missing = StoreUrl::from("@/no/such/file").reveal([]).unwrap_err();
         assert!(missing.to_string().contains("/no/such/file"), "{missing}");
         let other = StoreUrl::from("mysql://lab:hush@db/q").reveal([]).unwrap_err();

@@ -465,7 +465,7 @@ fn a_second_coordinator_on_one_data_directory_is_refused() {
     let second = ["--n", "16", "--data-dir", data.to_str().unwrap()];
     coordinator_in(&cluster.path(""), &second).refused(1, &["in use by another process"]);
     // Reading is allowed.
-    cluster.verify().ok().prints(&["a coordinator has the directory open"]);
+    cluster.verify().ok().prints(&["a coordinator writes at the same time"]);
 }
 
 #[test]

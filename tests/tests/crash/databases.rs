@@ -5,6 +5,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     time::{Duration, Instant},
 };
 
@@ -135,10 +136,15 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
     };
     let database = server.database("queens");
     // Over TCP with a password, as from another machine.
-    let url = server.tcp_url("queens");
+    let url = server.tcp_url("queens").replace(&format!(":{PASSWORD}"), "");
     let cluster = Cluster::new(&board.run);
+    let passwords = cluster.path("passwords");
+    fs::write(&passwords, format!("127.0.0.1:*:queens:queens:{PASSWORD}\n")).unwrap();
+    fs::set_permissions(&passwords, fs::Permissions::from_mode(0o600)).unwrap();
     let start = || {
-        let serving = in_database(&url, &cluster, &[]);
+        let mut command = cluster.ending(&[]);
+        let serving =
+            Process::start(command.env("QUEENS_STORE", &url).env("PGPASSFILE", &passwords));
         serving.stderr_line("listening on");
         serving
     };

@@ -238,7 +238,19 @@ fn is_skipped(name: &str) -> bool {
 }
 
 fn cannot(action: &'static str, path: &Path, error: &Error) -> StoreError {
-    files::failed(action, path)(std::io::Error::other(error.to_string()))
+    files::failed(action, path)(std::io::Error::other(without_xml(&error.to_string())))
+}
+
+/// Shortens an error of S3 to the code and message of its XML answer.
+fn without_xml(text: &str) -> String {
+    let tag = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once("</")?.0)
+    };
+    match (tag("Code"), tag("Message")) {
+        (Some(code), Some(message)) => format!("{message} ({code})"),
+        _ => text.to_owned(),
+    }
 }
 
 /// Replicates a data directory until dropped.

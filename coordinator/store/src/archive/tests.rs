@@ -119,3 +119,11 @@ fn invalid_places_are_refused() {
     let error = restore(&within, Path::new("x")).unwrap_err().to_string();
     assert!(error.contains("there is no such directory"), "{error}");
 }
+
+#[test]
+fn an_error_of_s3_is_one_line() {
+    let text = "The operation lacked the privileges: Client error: <?xml version=\"1.0\"?>\n<Error>\
+                <Code>AccessDenied</Code><Message>Access Denied.</Message></Error>";
+    assert_eq!(super::without_xml(text), "Access Denied. (AccessDenied)");
+    assert_eq!(super::without_xml("timed out"), "timed out");
+}

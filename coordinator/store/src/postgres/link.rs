@@ -3,7 +3,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs, io,
     net::IpAddr,
     time::{Duration, Instant},
@@ -24,10 +24,11 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use crate::{StoreError, StoreUrl};
+use super::password_file;
+use crate::{StoreError, StoreUrl, address::others_can_read};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -156,15 +157,20 @@ impl Server {
     pub(super) fn of(url: &str) -> Result<Self, StoreError> {
         let place = StoreUrl::from(url).to_string();
         let bad = |what: String| StoreError::unusable(&place, what, "check the store's address");
-        let (url, mode, roots) = split_tls_options(url);
+        let (url, options) = split_tls_options(url);
         let mut config: Config = url.parse().map_err(|error| bad(describe(&error)))?;
+        if config.get_password().is_none()
+            && let Some(password) = password_file::password(&config)
+        {
+            config.password(password);
+        }
         config
             .application_name("queens coordinator")
             .connect_timeout(CONNECT_TIMEOUT)
             .keepalives_idle(Duration::from_secs(10))
             .tcp_user_timeout(Duration::from_secs(20));
         let all_local = config.get_hosts().iter().all(is_local);
-        let plain = match mode.as_deref() {
+        let plain = match options.get("sslmode").map(String::as_str) {
             None => all_local,
             Some("disable") => true,
             Some("prefer" | "allow") if all_local => true,
@@ -180,7 +186,7 @@ impl Server {
             return Ok(Self { place, config, tls: None });
         }
         config.ssl_mode(SslMode::Require);
-        let tls = MakeRustlsConnect::new(tls(roots.as_deref()).map_err(bad)?);
+        let tls = MakeRustlsConnect::new(tls(&options).map_err(bad)?);
         Ok(Self { place, config, tls: Some(tls) })
     }
 
@@ -221,22 +227,25 @@ impl Server {
     }
 }
 
-/// Separates a URL from the values of its options `sslmode` and `sslrootcert`.
-fn split_tls_options(url: &str) -> (String, Option<String>, Option<String>) {
+type TlsOptions = BTreeMap<&'static str, String>;
+
+/// Separates a URL from the values of its options of TLS, which are libpq's.
+fn split_tls_options(url: &str) -> (String, TlsOptions) {
+    const NAMES: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
     let (start, query) = url.split_once('?').unwrap_or((url, ""));
-    let (mut mode, mut roots, mut others) = (None, None, Vec::new());
+    let (mut options, mut others) = (TlsOptions::new(), Vec::new());
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=') {
-            Some(("sslmode", value)) => mode = Some(value.to_owned()),
-            Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/")),
-            Some(_) | None => others.push(pair),
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match NAMES.into_iter().find(|known| *known == name) {
+            Some(name) => drop(options.insert(name, value.replace("%2F", "/"))),
+            None => others.push(pair),
         }
     }
     let url = match others.is_empty() {
         true => start.to_owned(),
         false => format!("{start}?{}", others.join("&")),
     };
-    (url, mode, roots)
+    (url, options)
 }
 
 fn is_local(host: &Host) -> bool {
@@ -249,10 +258,10 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-fn tls(roots: Option<&str>) -> Result<ClientConfig, String> {
+fn tls(options: &TlsOptions) -> Result<ClientConfig, String> {
     proto::connect::install_crypto();
     let mut store = RootCertStore::empty();
-    match roots {
+    match options.get("sslrootcert") {
         None => {
             let found = rustls_native_certs::load_native_certs();
             store.add_parsable_certificates(found.certs);
@@ -264,7 +273,24 @@ fn tls(roots: Option<&str>) -> Result<ClientConfig, String> {
             read_roots(&mut store, file).map_err(|error| format!("sslrootcert {file}: {error}"))?
         }
     }
-    Ok(ClientConfig::builder().with_root_certificates(store).with_no_client_auth())
+    let config = ClientConfig::builder().with_root_certificates(store);
+    let (certificate, key) = match (options.get("sslcert"), options.get("sslkey")) {
+        (None, None) => return Ok(config.with_no_client_auth()),
+        (Some(certificate), Some(key)) => (certificate, key),
+        (Some(_), None) | (None, Some(_)) => {
+            return Err("sslcert and sslkey need each other".into());
+        }
+    };
+    if others_can_read(key) {
+        return Err(format!("every user of this machine can read sslkey {key}: chmod o= {key}"));
+    }
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain: Vec<_> = chain.map_err(|error| format!("sslcert {certificate}: {error}"))?;
+    let key =
+        PrivateKeyDer::from_pem_file(key).map_err(|error| format!("sslkey {key}: {error}"))?;
+    config
+        .with_client_auth_cert(chain, key)
+        .map_err(|error| format!("sslcert {certificate}: {error}"))
 }
 
 fn read_roots(store: &mut RootCertStore, file: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -448,6 +474,9 @@ fn verdict(error: &Error) -> Verdict {
             Verdict::Retry(format!("the database cannot execute the call now ({text})"))
         }
         (_, "28") => Verdict::Fail(format!("the database refuses the login ({text})")),
+        ("42P01" | "3F000", _) => Verdict::Fail(format!(
+            "the database holds no runs ({text}): a coordinator with this --store creates its tables"
+        )),
         ("3D000", _) => Verdict::Fail(format!("{text}: create it first (createdb)")),
         ("42501", _) => {
             Verdict::Fail(format!("{text}: the user must own or be able to create schema 'queens'"))

@@ -9,6 +9,7 @@ mod copy;
 mod leader_election;
 mod link;
 mod load;
+mod password_file;
 mod schema;
 mod tables;
 #[cfg(test)]

@@ -236,7 +236,7 @@ fn permanent_errors_are_one_line() {
     drop(open(&good));
 }
 
-/// Returns an authority's certificate, and a certificate and key for server `name`.
+/// Returns an authority's certificate, and a certificate and key for a server or user `name`.
 fn certified(name: &str) -> (String, String, String) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();
@@ -244,7 +244,8 @@ fn certified(name: &str) -> (String, String, String) {
     let authority = params.self_signed(&key).unwrap().pem();
     let issuer = rcgen::Issuer::new(params, key);
     let own_key = rcgen::KeyPair::generate().unwrap();
-    let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+    let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
     let own = params.signed_by(&own_key, &issuer).unwrap();
     (authority, own.pem(), own_key.serialize_pem())
 }
@@ -255,18 +256,29 @@ fn a_server_is_trusted_by_its_certificate_only() {
         return;
     };
     server.database("queens");
+    server.database("by_certificate");
     let files = tempfile::tempdir().unwrap();
     let at = |name: &str| files.path().join(name);
     let (authority, certificate, key) = certified("localhost");
     for (name, text) in [("server.crt", &certificate), ("server.key", &key)] {
         crate::directory::files::write_private(&at(name), text.as_bytes()).unwrap();
     }
+    let (users, user_certificate, user_key) = certified("queens");
+    for (name, text) in [("user.crt", &user_certificate), ("user.key", &user_key)] {
+        crate::directory::files::write_private(&at(name), text.as_bytes()).unwrap();
+    }
+    fs::write(at("users.pem"), users).unwrap();
+    let access = "local all all trust\nhostssl queens all all scram-sha-256\n\
+                  hostssl by_certificate all all cert\n";
+    fs::write(at("hba"), access).unwrap();
     fs::write(at("authority.pem"), authority).unwrap();
     fs::write(at("other.pem"), certified("localhost").0).unwrap();
     server.own(files.path());
     for (setting, value) in [
         ("ssl_cert_file", at("server.crt").display().to_string()),
         ("ssl_key_file", at("server.key").display().to_string()),
+        ("ssl_ca_file", at("users.pem").display().to_string()),
+        ("hba_file", at("hba").display().to_string()),
         ("ssl", "on".to_owned()),
     ] {
         let done = format!("ALTER SYSTEM SET {setting} = '{value}'");
@@ -293,5 +305,20 @@ fn a_server_is_trusted_by_its_certificate_only() {
         let error = opened.err().unwrap().to_string();
         assert!(error.contains("certificate"), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    // A user is identified by a certificate instead of a password.
+    let user = url("localhost", "authority.pem").replace("/queens?", "/by_certificate?");
+    let with = |name: &str| {
+        let [certificate, key] = ["crt", "key"].map(|kind| at(&format!("{name}.{kind}")));
+        format!("{user}&sslcert={}&sslkey={}", certificate.display(), key.display())
+    };
+    drop(open(&with("user")));
+    for (url, part) in [
+        (user.clone(), "certificate"),
+        (with("server"), "certificate"),
+        (user + "&sslcert=x", "sslcert and sslkey need each other"),
+    ] {
+        let error = PgStore::open(&url, "test", &mut |_| {}).err().unwrap().to_string();
+        assert!(error.contains(part), "{error}");
     }
 }

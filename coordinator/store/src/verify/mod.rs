@@ -60,7 +60,7 @@ pub struct RunReport {
     pub elapsed_ms: u64,
     /// Bytes of an unfinished last line.
     pub torn_bytes: u64,
-    /// Whether a coordinator had the directory open, so it may have changed since.
+    /// Whether a coordinator had the store open, so it may have changed since.
     pub live: bool,
     /// The checks of the total, once every task is done.
     pub checks: Option<Checks>,
@@ -467,7 +467,7 @@ impl fmt::Display for RunReport {
         if self.live {
             writeln!(
                 f,
-                "             a coordinator has the directory open: this is the state at the time\n             \
+                "             a coordinator writes at the same time: this is the state at the time\n             \
                  of reading"
             )?;
         } else if self.torn_bytes > 0 {

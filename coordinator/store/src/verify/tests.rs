@@ -227,7 +227,8 @@ fn an_unfinished_last_line_is_accepted_also_in_a_directory_in_use() {
         let report = report(&disk);
         let run = &report.runs[0];
         assert_eq!((run.live, run.lines, run.torn_bytes), (live, 5, 50));
-        let part = if live { "a coordinator has" } else { "50 bytes of an unfinished last line" };
+        let part =
+            if live { "a coordinator writes" } else { "50 bytes of an unfinished last line" };
         assert!(report.to_string().contains(part), "{report}");
     }
 }
