@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex as BlockingMutex, OnceLock},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use axum::body::Bytes;
@@ -18,7 +18,7 @@ use scheduler::{
     RunSummary, STATUS_WORKERS, WorkerState, WorkerStatus, WorkerTotals, WorkersPage, WorkersPart,
     checks::{Check, CheckOutcome},
 };
-use store::{ArchiveLag, Clock, JournalEntry, RunManifest, RunState};
+use store::{ArchiveLag, Clock, JournalEntry, Outage, RunManifest, RunState};
 use tokio::{
     sync::Mutex,
     task::spawn_blocking,
@@ -102,15 +102,23 @@ pub(crate) fn run_state(summary: &RunSummary) -> v1::RunState {
     }
 }
 
+fn outage_text(outage: &Outage) -> String {
+    let since = outage.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = view::text::moment(since.as_millis().try_into().unwrap_or(u64::MAX));
+    format!("the store has not answered since {since}: {}; workers keep their results", outage.why)
+}
+
 pub(crate) fn status(report: &StatusReport) -> v1::Status {
     let StatusReport { status, outcome, finishing, serving } = report;
     let (run, rechecks) = (run(&status.run), &status.rechecks);
     let tasks = &status.run.tasks;
-    let reason = match finishing {
-        Some(part) => {
+    let outage = serving.as_ref().and_then(|serving| serving.outages.current());
+    let reason = match (outage, finishing) {
+        (Some(outage), _) => outage_text(&outage),
+        (None, Some(part)) => {
             format!("{}counting the symmetric solutions: {:.0} %", view::FINISHING, part * 100.0)
         }
-        None => status.reason.clone(),
+        (None, None) => status.reason.clone(),
     };
     v1::Status {
         tasks_total: tasks.total,
@@ -306,6 +314,7 @@ type CachedRun = Arc<Mutex<Option<Latest>>>;
 struct Latest {
     /// The driver's version number before the request.
     version: u64,
+    outage: Option<Outage>,
     requested: Instant,
     status: Arc<v1::Status>,
     /// See [`StatusCache::get_framed`].
@@ -342,19 +351,19 @@ impl StatusCache {
         };
         let mut latest = cached.lock().await;
         if let Some(latest) = &*latest {
-            if latest.version >= wanted {
+            if latest.version >= wanted && latest.outage == self.driver.outage() {
                 return Ok(Some(latest.clone()));
             }
             sleep_until(latest.requested + REFRESH_INTERVAL).await;
         }
-        let version = *changes.borrow();
+        let (version, outage) = (*changes.borrow(), self.driver.outage());
         let requested = Instant::now();
         let Some(report) = self.driver.status(Some(run)).await? else {
             self.runs.lock().expect("nothing panics here").remove(&run);
             return Ok(None);
         };
         let status = Arc::new(status(&report));
-        let new = Latest { version, requested, status, framed: Arc::default() };
+        let new = Latest { version, outage, requested, status, framed: Arc::default() };
         *latest = Some(new.clone());
         Ok(Some(new))
     }

@@ -58,7 +58,7 @@ impl Service {
         (listeners, storage): (Listeners, Storage),
         clock: Clock,
     ) -> anyhow::Result<Self> {
-        let Storage { store, archiver, secrets, signing_key, leader, replaced } = storage;
+        let Storage { store, archiver, secrets, signing_key, leader, outages, replaced } = storage;
         let directory = options.store.is_none().then(|| options.data_dir.clone());
         let disk = directory.map(DiskSpaceMonitor::start);
         let health = http::StorageHealth { sync_times: store.sync_times(), disk: disk.clone() };
@@ -76,6 +76,7 @@ impl Service {
             leader,
             archive_lag: archiver.as_ref().map(Archiver::lag),
             disk,
+            outages,
         });
         if let Some(selected) = selected {
             selected.begin(options, &driver).await?;

@@ -6,8 +6,8 @@ use std::{path::Path, sync::Arc};
 use cli::threads::host_name;
 use scheduler::Millis;
 use store::{
-    Archive, ArchivePlace, Archiver, DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl,
-    signing_key,
+    Archive, ArchivePlace, Archiver, DiskStore, Leader, Outages, SecretStore, Store, StoreError,
+    StoreUrl, signing_key,
 };
 use tokio::{sync::watch, task::block_in_place};
 
@@ -18,6 +18,7 @@ pub(super) struct Storage {
     /// The key that signs certificates.
     pub(super) signing_key: [u8; 32],
     pub(super) leader: Leader,
+    pub(super) outages: Outages,
     pub(super) replaced: Replaced,
 }
 
@@ -59,6 +60,7 @@ impl Storage {
             archiver,
             leader: Leader { name: own_name(), term: store.term(), since_unix_ms: now.0 },
             store: Box::new(store),
+            outages: Outages::default(),
             secrets: SecretStore::of_directory(dir),
             signing_key: signing_key(dir)?,
             replaced: Replaced(None),
@@ -83,6 +85,7 @@ impl Storage {
                 archiver: None,
                 signing_key: store.signing_key()?,
                 leader: store.leader().clone(),
+                outages: store.outages(),
                 replaced: Replaced(Some(store.replaced())),
                 secrets: store.secrets()?,
                 store: Box::new(store),

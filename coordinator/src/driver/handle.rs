@@ -1,6 +1,11 @@
 //! The asynchronous interface to the driver: a bounded queue of requests.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use auth::identity::Identities;
 use common::{
@@ -12,8 +17,11 @@ use common::{
 use scheduler::{
     Command, MapState, Recount, RunSummary, TaskView, WorkersPage, WorkersPart, ledger::Caller,
 };
-use store::{JournalCursor, Note};
-use tokio::sync::{mpsc, watch};
+use store::{JournalCursor, Note, Outage};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
 
 use super::{
     Driver, DriverError,
@@ -40,7 +48,20 @@ pub struct DriverHandle {
     pub(crate) serving: Option<Arc<Serving>>,
     /// The issued identities of the store.
     pub(crate) identities: Identities,
+    pub(super) memory: Arc<Mutex<Memory>>,
 }
+
+/// The last answers to readers, for those that ask while an outage of the store blocks the driver.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    runs: Option<Vec<RunSummary>>,
+    statuses: BTreeMap<Option<RunId>, Option<Option<StatusReport>>>,
+    /// A page without workers.
+    worker_totals: Option<WorkersPage>,
+}
+
+/// The interval at which a waiting reader looks for an outage.
+const OUTAGE_POLL: Duration = Duration::from_millis(100);
 
 impl DriverHandle {
     /// Adds the coordinator's description to every status.
@@ -100,17 +121,12 @@ requests! {
     /// Drains a worker, by its name or a prefix of its identity; returns both.
     try_change drain(name: String, by: By) -> Result<String, RequestError> =
         |driver| driver.drain(&name, &by);
-    /// Returns all runs in the order in which they are served.
-    read runs() -> Result<Vec<RunSummary>, Stopped> = |driver| driver.runs();
     /// Returns a run's plan and the state of each task; `None` if there is no such run.
     read map_states(run: RunId) -> Result<Option<(Plan, Vec<MapState>)>, Stopped> =
         |driver| driver.scheduler.map_states(run);
     /// Returns one task of a run; `None` if there is no such run or task.
     read task(run: RunId, task: TaskId) -> Result<Option<TaskView>, Stopped> =
         |driver| driver.scheduler.task_view(run, task, driver.clock.now());
-    /// Returns a page of the workers since the coordinator's start, with totals.
-    read workers(part: WorkersPart) -> Result<WorkersPage, Stopped> =
-        |driver| driver.scheduler.workers(&part, driver.clock.now());
     /// Returns a page of a run's journal; `None` if there is no such run.
     try_read journal(run: RunId, from: JournalCursor) -> Result<Option<JournalPage>, RequestError> =
         |driver| driver.journal_page(run, from);
@@ -150,9 +166,59 @@ impl DriverHandle {
         self.ask(true, move |driver| driver.control(run, command, by)).await?
     }
 
+    /// Returns all runs in the order in which they are served.
+    pub async fn runs(&self) -> Result<Vec<RunSummary>, Stopped> {
+        self.remembered(self.read(|driver| driver.runs()), |memory| &mut memory.runs).await
+    }
+
+    /// Returns a page of the workers since the coordinator's start, with totals.
+    pub async fn workers(&self, part: WorkersPart) -> Result<WorkersPage, Stopped> {
+        let only_totals = matches!(&part, WorkersPart::ByAttention(places) if places.is_empty());
+        let read = self.read(move |driver| driver.scheduler.workers(&part, driver.clock.now()));
+        match only_totals {
+            true => self.remembered(read, |memory| &mut memory.worker_totals).await,
+            false => read.await,
+        }
+    }
+
+    /// Returns the current outage of the store's database.
+    pub fn outage(&self) -> Option<Outage> {
+        self.serving.as_ref()?.outages.current()
+    }
+
+    /// Waits for a read and remembers its answer in `place`; during an outage repeats the answer there.
+    async fn remembered<T: Clone>(
+        &self,
+        read: impl Future<Output = Result<T, Stopped>>,
+        place: impl Fn(&mut Memory) -> &mut Option<T>,
+    ) -> Result<T, Stopped> {
+        let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = pin!(read);
+        loop {
+            if let Ok(answer) = timeout(OUTAGE_POLL, &mut read).await {
+                if let Ok(answer) = &answer {
+                    *place(&mut memory()) = Some(answer.clone());
+                }
+                return answer;
+            }
+            if self.outage().is_some()
+                && let Some(last) = place(&mut memory()).clone()
+            {
+                return Ok(last);
+            }
+        }
+    }
+
     /// Returns the status of a run, by default of the one served first.
     pub async fn status(&self, run: Option<RunId>) -> Result<Option<StatusReport>, Stopped> {
-        let report = self.read(move |driver| driver.status(run)).await?;
+        let read = self.read(move |driver| driver.status(run));
+        let report = self
+            .remembered(read, |memory| {
+                // Unknown and deleted runs need no memory.
+                memory.statuses.retain(|_, report| matches!(report, Some(Some(_))));
+                memory.statuses.entry(run).or_default()
+            })
+            .await?;
         Ok(report.map(|report| StatusReport { serving: self.serving.clone(), ..report }))
     }
 

@@ -127,6 +127,7 @@ impl Driver {
             outcomes: outcomes_seen,
             serving: None,
             identities: Identities::new(store.secret()),
+            memory: Arc::default(),
         };
         let mut driver = Self {
             scheduler,

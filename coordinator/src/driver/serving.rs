@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use store::{ArchiveLag, Leader};
+use store::{ArchiveLag, Leader, Outages};
 use tokio::{task::spawn_blocking, time::sleep};
 
 /// The coordinator that serves the runs, and where they are stored.
@@ -16,6 +16,7 @@ pub struct Serving {
     pub archive_lag: Option<ArchiveLag>,
     /// The file system of the data directory.
     pub disk: Option<DiskSpaceMonitor>,
+    pub outages: Outages,
 }
 
 const POLL_INTERVAL: Duration = Duration::from_secs(10);

@@ -28,7 +28,7 @@ use view::{
 };
 
 use super::{
-    ANSWER_TIMEOUT, App,
+    App,
     guard::{Query, Refusal},
     map::{Sheets, TaskMap, Window, task_map},
 };
@@ -38,6 +38,9 @@ use crate::{
 };
 
 type Answer<T> = Result<Json<T>, Refusal>;
+
+/// Time for the driver to answer a probe.
+const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Health {
@@ -56,8 +59,8 @@ pub(super) struct Ready {
 
 /// Answers whether the driver serves runs.
 pub(super) async fn ready(State(app): State<App>) -> Response {
-    let answered = timeout(ANSWER_TIMEOUT / 10, app.driver.runs()).await;
-    let ready = matches!(answered, Ok(Ok(_)));
+    let answered = timeout(READY_TIMEOUT, app.driver.runs()).await;
+    let ready = matches!(answered, Ok(Ok(_))) && app.driver.outage().is_none();
     let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(Ready { ready })).into_response()
 }

@@ -1,8 +1,9 @@
 //! Readings for monitoring: leader, commit latencies and archive lag of a store.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
 };
 
 use prometheus_client::metrics::histogram::Histogram;
@@ -41,6 +42,40 @@ impl SyncTimes {
     /// Returns the distribution, in seconds.
     pub fn histogram(&self) -> &Histogram {
         &self.0
+    }
+}
+
+/// A database that does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outage {
+    pub since: SystemTime,
+    /// The last error, with the remedy.
+    pub why: String,
+}
+
+/// The current outages of the connections to a database. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Outages(Arc<Mutex<BTreeMap<usize, Outage>>>);
+
+impl Outages {
+    /// Returns the longest current outage.
+    pub fn current(&self) -> Option<Outage> {
+        self.lock().values().min_by_key(|outage| outage.since).cloned()
+    }
+
+    /// Begins the outage of a connection, or updates its reason.
+    pub(crate) fn begin(&self, connection: usize, why: String) {
+        let mut outages = self.lock();
+        let since = outages.get(&connection).map_or_else(SystemTime::now, |outage| outage.since);
+        outages.insert(connection, Outage { since, why });
+    }
+
+    pub(crate) fn end(&self, connection: usize) {
+        self.lock().remove(&connection);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Outage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -196,6 +196,48 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
     );
 }
 
+/// Returns the reason in the status if it names an outage, which the coordinator reports from memory.
+fn outage(cluster: &Cluster) -> String {
+    let status = cluster.queensctl(&["status", "--json"]).json();
+    let reason = status["reason"].as_str().filter(|reason| reason.contains("not answered since "));
+    reason.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn probes_metrics_and_status_name_an_outage_while_it_lasts() {
+    let Some(mut server) = Postgres::start(&[]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let cluster =
+        Cluster::new(&[&SMALL.run[..], &["--http", "127.0.0.1:0", "--insecure"]].concat());
+    let serving = in_database(&url, &cluster, &[]);
+    let line = serving.stderr_line("dashboard at ");
+    let http = line.split("dashboard at ").nth(1).expect("a URL").trim();
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let get = |path: &str| {
+        let mut answer = agent.get(format!("{http}{path}")).call().expect("an answer");
+        (answer.status().as_u16(), answer.body_mut().read_to_string().expect("text"))
+    };
+    let outage = || {
+        let status: Value = serde_json::from_str(&get("/api/v1/status").1).expect("JSON");
+        let metrics = get("/metrics").1;
+        let seconds =
+            metrics.lines().find_map(|line| line.strip_prefix("queens_store_outage_seconds "));
+        let seconds: f64 = seconds.expect("the metric").parse().expect("a number");
+        let reason = status["reason"].as_str().unwrap_or_default();
+        (get("/readyz").0, get("/healthz").0, reason.contains("not answered since "), seconds > 0.0)
+    };
+    assert_eq!(outage(), (200, 200, false, false));
+    // No worker: only the heartbeat uses the database.
+    server.kill();
+    wait_until("all name the outage", || outage() == (503, 200, true, true));
+    server.restart();
+    wait_until("none names the outage", || outage() == (200, 200, false, false));
+    drop(serving);
+}
+
 #[test]
 fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     let Some(server) = Postgres::start(&[]) else {
@@ -216,6 +258,7 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     let slow = cluster.worker("slow");
     journal.grows(0);
     disk.fill();
+    wait_until("the status names the outage", || outage(&cluster).contains("disk is full"));
     let warning = serving.stderr_line("disk is full");
     assert!(warning.contains("free space there"), "{warning}");
     let lines = journal.lines();

@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs, io,
     net::IpAddr,
+    sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
@@ -28,7 +29,7 @@ use tokio_rustls::rustls::{
 };
 
 use super::password_file;
-use crate::{StoreError, StoreUrl, address::others_can_read};
+use crate::{Outages, StoreError, StoreUrl, address::others_can_read};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,6 +38,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The duration after which a call is logged as slow.
 const SLOW: Duration = Duration::from_secs(3);
+
+/// The duration of a call after which the database counts as away.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
@@ -60,6 +64,7 @@ pub(super) struct Server {
     pub(super) place: String,
     config: Config,
     tls: Option<MakeRustlsConnect>,
+    pub(super) outages: Outages,
 }
 
 /// One statement of a transaction.
@@ -83,7 +88,11 @@ pub(super) struct Link {
     pub(super) retry_timeout: Duration,
     /// Whether to log no retries, since another connection logs them.
     pub(super) quiet: bool,
+    /// The connection's number in the outages.
+    number: usize,
 }
+
+static LINKS: AtomicUsize = AtomicUsize::new(0);
 
 /// One connection, until it fails.
 pub(super) struct Session {
@@ -183,11 +192,11 @@ impl Server {
         }
         if plain {
             config.ssl_mode(SslMode::Disable);
-            return Ok(Self { place, config, tls: None });
+            return Ok(Self { place, config, tls: None, outages: Outages::default() });
         }
         config.ssl_mode(SslMode::Require);
         let tls = MakeRustlsConnect::new(tls(&options).map_err(bad)?);
-        Ok(Self { place, config, tls: Some(tls) })
+        Ok(Self { place, config, tls: Some(tls), outages: Outages::default() })
     }
 
     async fn connect(&self) -> Result<Client, Error> {
@@ -307,12 +316,29 @@ impl Link {
             .enable_all()
             .build()
             .map_err(|error| server.failed(error.to_string(), "fix the cause and start again"))?;
-        Ok(Self { server, runtime: Some(runtime), session: None, retry_timeout, quiet: false })
+        let number = LINKS.fetch_add(1, Ordering::Relaxed);
+        Ok(Self {
+            server,
+            runtime: Some(runtime),
+            session: None,
+            retry_timeout,
+            quiet: false,
+            number,
+        })
     }
 
-    /// Runs idempotent work; retries while the database is unavailable.
+    /// Runs idempotent work; retries while the database is unavailable, which is an outage.
     /// Returns `None` if an earlier attempt had committed the work.
     pub(super) fn call<T>(
+        &mut self,
+        work: impl AsyncFn(&Session) -> Result<T, Error>,
+    ) -> Result<Option<T>, StoreError> {
+        let done = self.retry(work);
+        self.server.outages.end(self.number);
+        done
+    }
+
+    fn retry<T>(
         &mut self,
         work: impl AsyncFn(&Session) -> Result<T, Error>,
     ) -> Result<Option<T>, StoreError> {
@@ -335,6 +361,7 @@ impl Link {
                 }
                 Err(Verdict::Retry(why)) => why,
             };
+            self.server.outages.begin(self.number, why.clone());
             if started.elapsed() > self.retry_timeout {
                 let advice = "fix the cause and start again: nothing is lost";
                 return Err(self.server.failed(why, advice));
@@ -367,11 +394,11 @@ impl Link {
         &mut self,
         work: &impl AsyncFn(&Session) -> Result<T, Error>,
     ) -> Result<T, Verdict> {
-        let place = &self.server.place;
+        let (server, number) = (&self.server, self.number);
+        let place = &server.place;
         if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
             // Dropping the old session closes its connection.
             self.session = None;
-            let server = &self.server;
             let session =
                 self.runtime().block_on(async { timeout(CONNECT_TIMEOUT, server.session()).await });
             let session =
@@ -383,7 +410,11 @@ impl Link {
         let done = self.runtime().block_on(async {
             let work = work(session);
             pin!(work);
-            match timeout(SLOW, &mut work).await {
+            if let Ok(done) = timeout(AWAY, &mut work).await {
+                return Some(done);
+            }
+            server.outages.begin(number, "the database does not answer".to_owned());
+            match timeout(SLOW - AWAY, &mut work).await {
                 Ok(done) => Some(done),
                 Err(_) => {
                     if !quiet {

@@ -38,7 +38,7 @@ use self::{
     },
 };
 use crate::{
-    Leader, SecretStore, StoreError, StoredRun, SyncTimes,
+    Leader, Outages, SecretStore, StoreError, StoredRun, SyncTimes,
     directory::files::{SECRET, SIGNING_KEY},
     journal::{Source as _, manifest},
     journal_store::{Group, JournalStore, Medium, Text, index::IndexedRun, recover, rows},
@@ -89,6 +89,11 @@ impl PgStore {
     /// Returns this process as the leader.
     pub fn leader(&self) -> &Leader {
         &self.medium.leader
+    }
+
+    /// Returns the outages of the database.
+    pub fn outages(&self) -> Outages {
+        self.medium.link.lock().server.outages.clone()
     }
 
     /// Returns a receiver of the next leader.
