@@ -73,11 +73,24 @@ impl TokenAuth {
         addresses: Vec<String>,
         clock: Clock,
     ) -> Result<Self, TokenAuthError> {
+        let tokens = Self::load(secrets, addresses, clock)?;
+        for role in FIRST_ROLES {
+            tokens.first_join(role)?;
+        }
+        Ok(tokens)
+    }
+
+    /// Opens existing credentials, as a standby does.
+    pub fn load(
+        secrets: SecretStore,
+        addresses: Vec<String>,
+        clock: Clock,
+    ) -> Result<Self, TokenAuthError> {
         let now = clock.now().0;
         let authority = load_authority(&secrets, now)?;
         let key = authority.certify(&hosts(&addresses), now)?;
         let certificate = ServerCertificate::new(key, RENEW_INTERVAL);
-        let tokens = Self {
+        Ok(Self {
             tokens: watch::Sender::new(load_tokens(&secrets)?),
             changing: Mutex::default(),
             secrets,
@@ -86,11 +99,7 @@ impl TokenAuth {
             addresses,
             acceptor: certificate.acceptor(WebPkiClientVerifier::no_client_auth()),
             certificate,
-        };
-        for role in FIRST_ROLES {
-            tokens.first_join(role)?;
-        }
-        Ok(tokens)
+        })
     }
 
     /// Returns the first join string of a role; `None` once it is revoked or removed.

@@ -145,11 +145,14 @@ fn copy_runs(CopyOptions { from, to }: &CopyOptions) -> anyhow::Result<usize> {
     match (from, to) {
         (Directory(dir), Database(url)) | (Database(url), Directory(dir)) => {
             let secret = url.reveal(std::env::args_os())?;
-            let waits = &mut |leader: &store::Leader| {
-                eprint_line(&format!(
-                    "waiting: {} is the leader of the database; stop its coordinators (Ctrl-C cancels)",
-                    leader.name
-                ));
+            let mut told = None;
+            let waits = &mut |seen: &store::Observed| {
+                if told.replace(seen.leader.clone()).as_ref() != Some(&seen.leader) {
+                    eprint_line(&format!(
+                        "waiting: {} is the leader of the database; stop its coordinators (Ctrl-C cancels)",
+                        seen.leader.name
+                    ));
+                }
             };
             let copied = store::run_off_runtime(|| match from {
                 Directory(_) => store::copy_to_database(dir, &secret, waits),

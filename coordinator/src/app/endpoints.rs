@@ -27,7 +27,7 @@ const DEFAULT_HTTP_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LO
 /// The bound ports, and the certificates for them.
 pub(super) struct Listeners {
     /// The certificates of `--client-ca`, if given.
-    pki: Option<Arc<Pki>>,
+    pub(super) pki: Option<Arc<Pki>>,
     pub(super) grpc: TcpListener,
     /// The port of the dashboard, or the reason why there is none.
     pub(super) http: Result<TcpListener, NoDashboard>,
@@ -58,12 +58,7 @@ impl Listeners {
             Pki::open(PkiFiles { certificate, key, client_ca }).map(Arc::new).map_err(BadUsage::of)
         });
         let pki = pki.transpose()?;
-        let grpc = match &options.listen {
-            Some(given) => bind(resolve("--listen", given).await?)?,
-            // With --local, no other program needs to know the port.
-            None if options.local => bind_or_free(DEFAULT_ADDRESS)?,
-            None => bind(DEFAULT_ADDRESS)?,
-        };
+        let grpc = Self::bind_grpc(options).await?;
         let http = match &options.http {
             Some(given) => Ok(Http::bind(resolve("--http", given).await?)?),
             None if options.no_http => Err(NoDashboard::Disabled("--no-http")),
@@ -72,6 +67,15 @@ impl Listeners {
             None => Http::bind(default_http).map_err(NoDashboard::from),
         };
         Ok(Self { pki, grpc, http })
+    }
+
+    pub(super) async fn bind_grpc(options: &Options) -> anyhow::Result<TcpListener> {
+        Ok(match &options.listen {
+            Some(given) => bind(resolve("--listen", given).await?)?,
+            // With --local, no other program needs to know the port.
+            None if options.local => bind_or_free(DEFAULT_ADDRESS)?,
+            None => bind(DEFAULT_ADDRESS)?,
+        })
     }
 }
 
@@ -143,6 +147,12 @@ impl PublicAddress {
         }
     }
 
+    /// Returns the address of the gRPC services.
+    fn of_grpc(options: &Options, listener: SocketAddr) -> Self {
+        let advertise = options.advertise.as_ref();
+        Self::new(listener, advertise.map(Authority::host), advertise.and_then(Authority::port_u16))
+    }
+
     fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -206,9 +216,17 @@ impl Endpoints {
     ) -> anyhow::Result<Self> {
         let advertise = options.advertise.as_ref();
         let address = listeners.grpc.local_addr()?;
-        let port = advertise.and_then(Authority::port_u16);
-        let public = PublicAddress::new(address, advertise.map(Authority::host), port);
-        let authenticator = authenticator(options, (listeners, &public), (secrets.clone(), clock))?;
+        let public = PublicAddress::of_grpc(options, address);
+        let authenticator =
+            authenticator(options, (address, listeners.pki.as_ref()), |addresses| {
+                TokenAuth::open(secrets.clone(), addresses, clock)
+            })?;
+        if options.store.is_some()
+            && let Some(tokens) = authenticator.tokens()
+            && let Err(why) = tokens.write_joins(&SecretStore::of_directory(&options.data_dir))
+        {
+            eprint_line(&format!("warning: no join string for programs on this machine: {why}"));
+        }
         let join_commands = join_commands(options, &authenticator, &public)?;
         let mut http_hosts = options.http_host.clone();
         let dashboard = match &listeners.http {
@@ -271,25 +289,25 @@ fn join_path(options: &Options, role: Role) -> PathBuf {
     path::absolute(&path).unwrap_or(path)
 }
 
-/// Opens the authentication of a coordinator.
-fn authenticator(
+/// Opens the authentication of a coordinator that listens on `address`.
+/// `tokens` opens tokens for these addresses.
+pub(super) fn authenticator(
     options: &Options,
-    (listeners, public): (&Listeners, &PublicAddress),
-    (secrets, clock): (SecretStore, Clock),
+    (address, pki): (SocketAddr, Option<&Arc<Pki>>),
+    tokens: impl FnOnce(Vec<String>) -> Result<TokenAuth, TokenAuthError>,
 ) -> anyhow::Result<Authenticator> {
     if options.insecure {
         return Ok(Authenticator::Open);
     }
-    if let Some(pki) = &listeners.pki {
+    if let Some(pki) = pki {
         return Ok(Authenticator::MutualTls(pki.clone()));
     }
-    let address = listeners.grpc.local_addr()?;
     // Programs on this machine can use the local address, even if another one is advertised.
     let own = match address.ip().is_unspecified() {
         true => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         false => address,
     };
-    let mut addresses = vec![public.authority()];
+    let mut addresses = vec![PublicAddress::of_grpc(options, address).authority()];
     if options.advertise.is_none() && address.ip().is_unspecified() {
         let hosts = own_hosts(address.ip());
         addresses.extend(hosts.iter().map(|host| format!("{host}:{}", address.port())));
@@ -297,13 +315,7 @@ fn authenticator(
     addresses.push(own.to_string());
     addresses.dedup();
     addresses.extend(options.peer.iter().cloned());
-    let tokens = TokenAuth::open(secrets, addresses, clock)?;
-    if options.store.is_some()
-        && let Err(why) = tokens.write_joins(&SecretStore::of_directory(&options.data_dir))
-    {
-        eprint_line(&format!("warning: no join string for programs on this machine: {why}"));
-    }
-    Ok(Authenticator::Tokens(Arc::new(tokens)))
+    Ok(Authenticator::Tokens(Arc::new(tokens(addresses)?)))
 }
 
 /// Returns the commands with which clients join, one per role.

@@ -7,6 +7,7 @@ mod referee;
 mod run_waiter;
 mod select_run;
 mod service;
+mod standby;
 mod storage;
 
 use std::{
@@ -25,7 +26,10 @@ use view::text::{eprint_line, one_line};
 
 pub use self::options::Options;
 
-use self::{endpoints::Listeners, select_run::check_directory, service::Service, storage::Storage};
+use self::{
+    endpoints::Listeners, select_run::check_directory, service::Service, standby::Standby,
+    storage::Storage,
+};
 
 /// Runs the program and prints its error, if any.
 pub async fn main(options: Options) -> Exit {
@@ -55,13 +59,14 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
             (listeners, Storage::directory(dir, archive, clock.now())?)
         }
         Some(url) => {
-            // Clients must not connect to a standby.
-            drop(listeners);
+            let standby = Standby::new(options, &listeners, clock)?;
+            // Workers and queensctl must not connect to a standby.
+            drop(listeners.grpc);
             let storage = tokio::select! {
-                storage = Storage::database(url) => storage?,
+                storage = Storage::database(url, standby) => storage?,
                 _ = signals.next() => return Ok(Exit::Interrupted),
             };
-            (Listeners::bind(options).await?, storage)
+            (Listeners { grpc: Listeners::bind_grpc(options).await?, ..listeners }, storage)
         }
     };
     let mut service = Service::start(options, (plan, kernel), (listeners, storage), clock).await?;

@@ -6,10 +6,12 @@ use std::{path::Path, sync::Arc};
 use cli::threads::host_name;
 use scheduler::Millis;
 use store::{
-    Archive, ArchivePlace, Archiver, DiskStore, Leader, Outages, SecretStore, Store, StoreError,
-    StoreUrl, signing_key,
+    Archive, ArchivePlace, Archiver, DiskStore, Leader, Observed, Outages, SecretStore, Store,
+    StoreError, StoreUrl, signing_key,
 };
 use tokio::{sync::watch, task::block_in_place};
+
+use super::standby::Standby;
 
 pub(super) struct Storage {
     pub(super) store: Box<dyn Store>,
@@ -69,18 +71,11 @@ impl Storage {
 
     /// Opens a database once no other coordinator is its leader.
     /// This may take days, so a standby waits on a thread that does not delay the exit.
-    pub(super) async fn database(url: &StoreUrl) -> anyhow::Result<Self> {
-        let (secret, place) = (url.reveal(std::env::args_os())?, url.to_string());
-        let print_standby = move |leader: &Leader| {
-            view::text::eprint_line(&format!(
-                "Standby: {} has led {place} since {} (term {}); will take over if its heartbeat stops",
-                leader.name,
-                view::text::moment(leader.since_unix_ms),
-                leader.term
-            ));
-        };
-        let open = move || -> Result<Self, StoreError> {
-            let store = store::PgStore::open(&secret, &own_name(), &mut { print_standby })?;
+    pub(super) async fn database(url: &StoreUrl, mut standby: Standby) -> anyhow::Result<Self> {
+        let secret = url.reveal(std::env::args_os())?;
+        let mut open = move || -> Result<Self, StoreError> {
+            let mut waits = |seen: &Observed| standby.observe(&secret, seen);
+            let store = store::PgStore::open(&secret, &own_name(), &mut waits)?;
             Ok(Self {
                 archiver: None,
                 signing_key: store.signing_key()?,

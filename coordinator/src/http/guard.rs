@@ -137,7 +137,7 @@ impl IntoResponse for Refusal {
 }
 
 /// Returns whether errors are pages: for the routes of pages, and for browsers outside of the API.
-fn wants_page(request: &Request, route: &str) -> bool {
+pub(super) fn wants_page(request: &Request, route: &str) -> bool {
     let accepted = request.headers().get(header::ACCEPT).and_then(|kinds| kinds.to_str().ok());
     let is_browser = accepted.is_some_and(|kinds| kinds.contains("text/html"));
     *request.method() == Method::GET
@@ -146,7 +146,7 @@ fn wants_page(request: &Request, route: &str) -> bool {
 }
 
 /// Returns the page of an error, or a redirect to the login.
-fn error_page(refusal: &Refusal) -> Response {
+pub(super) fn error_page(refusal: &Refusal) -> Response {
     if refusal.code == StatusCode::UNAUTHORIZED {
         return Redirect::to("/login").into_response();
     }

@@ -56,9 +56,7 @@ impl Requests {
 type Labels = Vec<(&'static str, String)>;
 
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal> {
-    let mut registry = Registry::with_prefix("queens");
-    let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-    registry.register("build", "Version of the coordinator", version);
+    let mut registry = registry();
     let mut runs = app.driver.runs().await?;
     count_states(&mut registry, &runs);
     runs.sort_by_key(|run| run.state != RunState::Running);
@@ -78,8 +76,28 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal>
     }
     registry.register("http_requests", "Requests answered over HTTP", app.requests.0.clone());
     register_storage(&mut registry, &app.storage);
+    encoded(&registry)
+}
+
+/// The metrics of a standby.
+pub(super) fn of_standby(heartbeat_age: Duration) -> Result<Response, Refusal> {
+    let mut registry = registry();
+    let help = "Time since this standby last heard the leader; absent on the leader";
+    seconds(&mut registry, "leader_heartbeat_age", help, heartbeat_age);
+    encoded(&registry)
+}
+
+/// Returns a registry with the metrics of every coordinator.
+fn registry() -> Registry {
+    let mut registry = Registry::with_prefix("queens");
+    let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+    registry.register("build", "Version of the coordinator", version);
+    registry
+}
+
+fn encoded(registry: &Registry) -> Result<Response, Refusal> {
     let mut text = String::new();
-    encode(&mut text, &registry)
+    encode(&mut text, registry)
         .map_err(|fmt::Error| Refusal::internal("cannot encode the metrics"))?;
     let kind = HeaderValue::from_static(CONTENT_TYPE);
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

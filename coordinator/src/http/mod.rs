@@ -16,6 +16,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod sessions;
+mod standby;
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -39,7 +40,7 @@ use tokio_stream::StreamExt as _;
 use tonic::transport::server::Connected as _;
 use tower::Service as _;
 
-pub use self::metrics::StorageHealth;
+pub use self::{metrics::StorageHealth, standby::serve_standby};
 
 use self::{
     api::{Caller, control},
@@ -149,27 +150,36 @@ impl Http {
 
     /// Serves until `shutdown`, then finishes running requests.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
-        let most = MAX_CONNECTIONS.min(descriptors::left_for_connections());
         let Self(app) = self;
-        let authenticator = app.authenticator.clone();
-        let mut incoming = auth::accept(listener, most, authenticator, Limits::default());
-        let router = router(&app);
-        let under_way = GracefulShutdown::new();
-        let mut shutdown = pin!(shutdown);
         let updates = tokio::spawn(app.broadcast.clone().run());
-        loop {
-            tokio::select! {
-                accepted = incoming.next() => match accepted {
-                    Some(Ok(connection)) => serve_connection(connection, router.clone(), &under_way),
-                    None => break,
-                },
-                () = &mut shutdown => break,
-            }
-        }
+        let authenticator = app.authenticator.clone();
+        let under_way = serve_until(listener, authenticator, router(&app), shutdown).await;
         updates.abort();
         app.broadcast.close().await;
         // Clients that do not close are disconnected when the process exits.
         let _ = timeout(SHUTDOWN_TIMEOUT, under_way.shutdown()).await;
+    }
+}
+
+/// Accepts connections until `shutdown`; returns those still open.
+async fn serve_until(
+    listener: TcpListener,
+    authenticator: Authenticator,
+    router: Router,
+    shutdown: impl Future<Output = ()>,
+) -> GracefulShutdown {
+    let most = MAX_CONNECTIONS.min(descriptors::left_for_connections());
+    let mut incoming = auth::accept(listener, most, authenticator, Limits::default());
+    let under_way = GracefulShutdown::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            accepted = incoming.next() => match accepted {
+                Some(Ok(connection)) => serve_connection(connection, router.clone(), &under_way),
+                None => return under_way,
+            },
+            () = &mut shutdown => return under_way,
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub use directory::DiskStore;
 pub use error::StoreError;
 pub use journal::notes::{Event, EventLog, Note};
 pub use journal_store::memory::MemoryStore;
-pub use monitoring::{ArchiveLag, Leader, Outage, Outages, SyncTimes};
+pub use monitoring::{ArchiveLag, Leader, Observed, Outage, Outages, SyncTimes};
 pub use postgres::{PgStore, copy_to_database, copy_to_directory, verify_database};
 pub use scheduler::ledger::{
     Change, Confirmation, EntryKind, Fold, JournalEntry, PlanMismatch, Principal, Recheck, Record,

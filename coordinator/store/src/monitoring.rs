@@ -18,6 +18,14 @@ pub struct Leader {
     pub since_unix_ms: u64,
 }
 
+/// A leader, as a standby sees it.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub leader: Leader,
+    /// The time of its last known heartbeat.
+    pub heard: Instant,
+}
+
 /// Upper bounds of the buckets in seconds.
 /// They range from a disk with a power-loss-protected cache to one that delays every worker.
 const BUCKETS: [f64; 14] =

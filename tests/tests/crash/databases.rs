@@ -203,6 +203,41 @@ fn outage(cluster: &Cluster) -> String {
     reason.unwrap_or_default().to_owned()
 }
 
+/// Returns a client of a coordinator's HTTP port, which keeps its connection open.
+fn client(http: String) -> impl Fn(&str) -> (u16, String) {
+    let agent = ureq::Agent::config_builder().http_status_as_error(false).build();
+    let agent: ureq::Agent = agent.into();
+    move |path| {
+        let mut answer = agent.get(format!("{http}{path}")).call().expect("an answer");
+        (answer.status().as_u16(), answer.body_mut().read_to_string().expect("text"))
+    }
+}
+
+#[test]
+fn a_standby_answers_probes_and_names_the_leader_until_it_leads() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let cluster = Cluster::new(&SMALL.run);
+    let leader = in_database(&url, &cluster, &[]);
+    leader.stderr_line("listening on");
+    let standby = in_database(&url, &cluster.standby(), &["--http", "127.0.0.1:0"]);
+    standby.stderr_line("Standby: ");
+    let line = standby.stderr_line("probes and metrics on ");
+    let get = client(line.replace("  probes and metrics on ", "http://"));
+    assert_eq!([get("/healthz").0, get("/readyz").0], [200, 503]);
+    let metrics = get("/metrics").1;
+    assert!(metrics.contains("queens_leader_heartbeat_age_seconds "), "{metrics}");
+    let (code, page) = get("/");
+    let named = format!("(process {}), last heard ", leader.id());
+    assert!(code == 503 && page.contains("standby of ") && page.contains(&named), "{page}");
+    leader.kill().killed();
+    standby.stderr_line("listening on");
+    wait_until("the same port serves the leader", || get("/readyz").0 == 200);
+    assert_eq!(get("/metrics").0, 401);
+}
+
 #[test]
 fn probes_metrics_and_status_name_an_outage_while_it_lasts() {
     let Some(mut server) = Postgres::start(&[]) else {
@@ -214,12 +249,7 @@ fn probes_metrics_and_status_name_an_outage_while_it_lasts() {
     let serving = in_database(&url, &cluster, &[]);
     let line = serving.stderr_line("dashboard at ");
     let http = line.split("dashboard at ").nth(1).expect("a URL").trim();
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().http_status_as_error(false).build().into();
-    let get = |path: &str| {
-        let mut answer = agent.get(format!("{http}{path}")).call().expect("an answer");
-        (answer.status().as_u16(), answer.body_mut().read_to_string().expect("text"))
-    };
+    let get = client(http.to_owned());
     let outage = || {
         let status: Value = serde_json::from_str(&get("/api/v1/status").1).expect("JSON");
         let metrics = get("/metrics").1;

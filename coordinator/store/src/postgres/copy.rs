@@ -7,7 +7,7 @@ use proto::connect::FOLDER;
 use scheduler::ledger::fold;
 
 use crate::{
-    Leader, StoreError, descriptors,
+    Observed, StoreError, descriptors,
     directory::files::{self, DataFiles, Lock, Reading, SECRET, SIGNING_KEY, write_durably},
     journal::{End, Next, Source, manifest, trust::TrustChain},
     journal_store::{
@@ -32,7 +32,7 @@ const TEXTS: [&str; 3] = [SECRET, SIGNING_KEY, "events.jsonl"];
 pub fn copy_to_database(
     dir: &Path,
     url: &str,
-    waits: &mut dyn FnMut(&Leader),
+    waits: &mut dyn FnMut(&Observed),
 ) -> Result<usize, StoreError> {
     let data_files = DataFiles::new(dir);
     if !Lock::marked(&data_files)? {
@@ -94,7 +94,7 @@ pub fn copy_to_database(
 pub fn copy_to_directory(
     url: &str,
     dir: &Path,
-    waits: &mut dyn FnMut(&Leader),
+    waits: &mut dyn FnMut(&Observed),
 ) -> Result<usize, StoreError> {
     let data_files = DataFiles::new(dir);
     let lock = Lock::exclusive(&data_files)?;
@@ -233,7 +233,7 @@ mod tests {
         let url = server.database("queens");
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        let quiet = &mut |_: &Leader| {};
+        let quiet = &mut |_: &Observed| {};
         let mut disk = DiskStore::open(&from).unwrap();
         fill(&mut disk);
         assert!(matches!(copy_to_database(&from, &url, quiet), Err(StoreError::InUse { .. })));

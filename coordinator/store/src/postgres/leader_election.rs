@@ -17,7 +17,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    Leader, StoreError,
+    Leader, Observed, StoreError,
     postgres::{
         link::{Link, Server},
         tables::unsigned,
@@ -52,14 +52,13 @@ const NAME_SQL: &str = "SELECT name, term FROM queens.leader";
 const LEAVE_SQL: &str = "UPDATE queens.leader SET leads = false WHERE term = $1";
 
 /// Waits until there is no leader, or its heartbeat stops, and takes over.
-/// Reports each other leader to `waits`. Returns the new leader and the number of commits so far.
+/// Reports another leader to `waits` at each poll. Returns the new leader and the number of commits so far.
 pub(super) fn lead(
     link: &mut Link,
     name: &str,
-    waits: &mut dyn FnMut(&Leader),
+    waits: &mut dyn FnMut(&Observed),
 ) -> Result<(Leader, i64), StoreError> {
     let mut seen: Option<((i64, i64), Instant)> = None;
-    let mut reported = None;
     loop {
         let row = link.query(LOOK_SQL, &[])?.pop().ok_or_else(|| link.server.without_leader())?;
         let (term, beats): (i64, i64) = (row.get(0), row.get(4));
@@ -76,9 +75,9 @@ pub(super) fn lead(
                 return Ok((leader(name.to_owned(), row.get(0), row.get(2)), row.get(1)));
             }
             seen = None;
-        } else if reported != Some(term) {
-            reported = Some(term);
-            waits(&leader(row.get(1), term, row.get(2)));
+        } else {
+            let leader = leader(row.get(1), term, row.get(2));
+            waits(&Observed { leader, heard: unchanged_since });
         }
         thread::sleep(POLL_INTERVAL);
     }

@@ -38,7 +38,7 @@ use self::{
     },
 };
 use crate::{
-    Leader, Outages, SecretStore, StoreError, StoredRun, SyncTimes,
+    Leader, Observed, Outages, SecretStore, StoreError, StoredRun, SyncTimes,
     directory::files::{SECRET, SIGNING_KEY},
     journal::{Source as _, manifest},
     journal_store::{Group, JournalStore, Medium, Text, index::IndexedRun, recover, rows},
@@ -65,10 +65,20 @@ pub struct Database {
 
 impl PgStore {
     /// Opens the database of a URL, which is a secret, as its leader.
-    /// Reports other leaders to `waits` until none leads. Migrates the tables; reads and checks everything.
-    pub fn open(url: &str, name: &str, waits: &mut dyn FnMut(&Leader)) -> Result<Self, StoreError> {
+    /// Reports another leader to `waits`, twice a second, until none leads. Migrates the tables; reads and checks everything.
+    pub fn open(
+        url: &str,
+        name: &str,
+        waits: &mut dyn FnMut(&Observed),
+    ) -> Result<Self, StoreError> {
         let server = Server::of(url)?;
         let mut link = Link::new(server.clone(), STARTUP_TIMEOUT)?;
+        // A standby only reads, so it would notice a replica only when it has to take over.
+        let settings = link.query("SHOW transaction_read_only", &[])?;
+        if settings.iter().any(|row| row.get::<_, &str>(0) == "on") {
+            let advice = "give the address of the primary server";
+            return Err(server.failed("the database is read-only, as a replica is", advice));
+        }
         migrate(&mut link, &schema::MIGRATIONS[..1], None)?;
         link.retry_timeout = RETRY_TIMEOUT;
         let (leader, commits) = leader_election::lead(&mut link, name, waits)?;
@@ -106,6 +116,13 @@ impl PgStore {
         let server = self.medium.link.lock().server.clone();
         let link = Shared::new(Link::new(server, STARTUP_TIMEOUT)?);
         Ok(SecretStore::of_database(Texts { link, term: self.medium.term }))
+    }
+
+    /// Returns the secrets of the coordinator that leads, for reading.
+    pub fn secrets_of_leader(url: &str) -> Result<SecretStore, StoreError> {
+        let link = Shared::new(Link::new(Server::of(url)?, STARTUP_TIMEOUT)?);
+        // No coordinator leads in this term, so the fence refuses writes.
+        Ok(SecretStore::of_database(Texts { link, term: -1 }))
     }
 
     /// Returns the key that signs certificates; creates a missing key.
