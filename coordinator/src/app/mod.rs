@@ -9,6 +9,8 @@ mod select_run;
 mod service;
 mod standby;
 mod storage;
+#[cfg(unix)]
+mod systemd;
 
 use std::{
     process,
@@ -53,6 +55,8 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
     descriptors::prepare();
     let mut signals = Signals::new()?;
     let clock = Clock::start();
+    #[cfg(unix)]
+    let systemd = systemd::Systemd::start();
     let (listeners, storage) = match &options.store {
         None => {
             let (dir, archive) = (&options.data_dir, options.archive.as_ref());
@@ -73,6 +77,8 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
     if let Some(kernel) = kernel {
         service.start_local_worker(options, kernel);
     }
+    #[cfg(unix)]
+    systemd.serves(&service.waiter.driver);
     let exit = tokio::select! {
         exit = service.waiter.wait() => exit,
         _ = signals.next() => Ok(Exit::Interrupted),

@@ -59,6 +59,8 @@ impl Standby {
                 moment(seen.leader.since_unix_ms),
                 seen.leader.term
             ));
+            #[cfg(unix)]
+            super::systemd::stands_by(&seen.leader.name);
         }
         if let Some(listener) = &self.http {
             // A leader that has just begun may have no keys yet.

@@ -4,6 +4,8 @@ mod certificates;
 mod terminal;
 mod worker;
 
+#[cfg(unix)]
+use std::os::unix::net::UnixDatagram;
 use std::{
     collections::BTreeSet, fs, io::Write as _, net::TcpListener, path::Path, process::Command,
     thread,
@@ -12,7 +14,7 @@ use std::{
 use serde_json::Value;
 use tests::{
     cluster::Cluster,
-    process::{self, End, Process, check_transcript},
+    process::{self, End, PATIENCE, Process, check_transcript},
 };
 
 /// Runs a coordinator on any port in a directory.
@@ -74,6 +76,26 @@ fn programs_that_do_not_build_show_the_errors_of_the_compiler() {
     let message = failed.downcast_ref::<String>().expect("a message");
     assert!(message.contains("the programs do not build"), "{message}");
     assert!(message.contains("error[E0308]: mismatched types"), "{message}");
+}
+
+#[test]
+#[cfg(unix)]
+fn systemd_hears_that_a_coordinator_has_started_and_still_answers() {
+    let cluster = Cluster::new(&["--n", "16", "--no-http"]);
+    let socket = UnixDatagram::bind(cluster.path("notify")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = cluster.command(&[]);
+    command.env("NOTIFY_SOCKET", cluster.path("notify")).env("WATCHDOG_USEC", "500000");
+    let _coordinator = Process::start(command);
+    let hears = |expected: &str| loop {
+        let mut message = [0; 100];
+        let length = socket.recv(&mut message).expect(expected);
+        if message[..length].starts_with(expected.as_bytes()) {
+            return;
+        }
+    };
+    hears("READY=1\nSTATUS=serves runs");
+    hears("WATCHDOG=1");
 }
 
 #[test]
