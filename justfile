@@ -103,6 +103,11 @@ lint:
 deny:
     cargo deny check
 
+# Check every file that is shipped, as an operator uses it (an hour on two cores; needs Debian and root): prints
+# what passed, failed or could not run. `just deploy-checks --quick` runs those that take seconds, as CI does.
+deploy-checks *options:
+    deploy/check {{options}}
+
 # Run everything that CI runs.
 ci:
     .ci/run
