@@ -218,7 +218,8 @@ pub fn is_typed(long: &str) -> bool {
 
 /// Checks the variables of all flags, and the help and examples of all commands.
 ///
-/// Every command needs examples that start with its name and parse. Help lines fit in 80 columns.
+/// Every command needs examples that start with its name and parse, as the commands in the
+/// documentation do. Help lines fit in 80 columns.
 ///
 /// # Panics
 /// If a check fails; the message lists all failures.
@@ -237,6 +238,11 @@ fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) ->
     };
     let mut bad = Vec::new();
     let program = with_environment(T::command());
+    for documented in documented(program.get_name()) {
+        if let Err(error) = parse(&documented) {
+            bad.push(format!("{documented}: {error}"));
+        }
+    }
     let mut remaining = vec![(program.get_name().to_owned(), program)];
     while let Some((name, command)) = remaining.pop() {
         for arg in command.get_arguments() {
@@ -245,10 +251,6 @@ fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) ->
             if arg.get_env() != Some(OsStr::new(&variable)) {
                 bad.push(format!("{name}: no variable for --{long}"));
             }
-        }
-        // A hidden command only reports that this build lacks its feature.
-        if command.is_hide_set() {
-            continue;
         }
         let help = command.get_after_help().map(ToString::to_string);
         let help = help.unwrap_or_default();
@@ -272,6 +274,23 @@ fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) ->
         remaining.extend(inner.map(|inner| (format!("{name} {}", inner.get_name()), inner)));
     }
     bad
+}
+
+/// Returns the command lines of a program in the pages of the documentation.
+fn documented(program: &str) -> Vec<String> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = fs::read_dir(docs).expect("the documentation").map(|page| page.expect("a page"));
+    let pages =
+        pages.map(|page| page.path()).filter(|path| path.extension() == Some("md".as_ref()));
+    let mut lines = Vec::new();
+    for page in pages {
+        let text = fs::read_to_string(page).expect("a page is text").replace("\\\n", " ");
+        let blocks = text.split("```").skip(1).step_by(2);
+        let typed = blocks.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or(line));
+        let of_program = |line: &&str| line.split_whitespace().next() == Some(program);
+        lines.extend(typed.filter(of_program).map(str::to_owned));
+    }
+    lines
 }
 
 /// Returns the command lines below `Examples:`; descriptions are indented further.
