@@ -103,7 +103,7 @@ impl Id {
 /// it fails; none without a loader.
 pub(crate) fn ids() -> Vec<Result<Id>> {
     if cfg!(all(target_os = "linux", target_feature = "crt-static")) {
-        let why = "a static program cannot load drivers; build the worker from source";
+        let why = "a static program cannot load drivers: use worker-gpu of the release";
         return vec![Err(DeviceError::Unfit(why.to_owned()))];
     }
     // A loader that is opening its drivers shows none to other threads.
