@@ -111,7 +111,7 @@ impl Device {
         let description = opencl::describe(id)?;
         let mut options = format!("-cl-std=CL1.2 {}", tuning.options);
         if description.is_cpu {
-            // pocl copies what follows a barrier for every path to it: optimized loops make it copy without end.
+            // pocl copies the code after a barrier for each path to it, and does not finish with optimized loops.
             options.push_str(" -cl-opt-disable");
         }
         if description.vendor.starts_with("NVIDIA") {

@@ -67,7 +67,7 @@ impl Drop for Handle {
     }
 }
 
-/// What a device is, as its driver describes it.
+/// Properties of a device, as its driver states them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     pub name: String,
