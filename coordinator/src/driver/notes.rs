@@ -140,7 +140,7 @@ impl Driver {
             }
             Change::Trust(record) => {
                 let kind = match record.trust {
-                    Trust::Barred | Trust::TokenBarred => "barred",
+                    Trust::Barred => "barred",
                     Trust::SelfTestFailed { .. } => "self_test",
                     // The operator's command is the event of a readmission.
                     Trust::Trusted | Trust::SelfTestPassed { .. } => return None,

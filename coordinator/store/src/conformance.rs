@@ -385,14 +385,15 @@ fn the_trust_log_is_kept(mut bench: impl Bench) {
     let of = |kind| trust(&"x".repeat(300), kind);
     bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     let secret = bench.store().secret();
-    let changes = [Change::Trust(of(Trust::TokenBarred)), Change::Trust(of(Trust::Barred))];
+    let changes =
+        [Trust::SelfTestPassed { passed: 2 }, Trust::Barred].map(|kind| Change::Trust(of(kind)));
     bench.store().apply(&changes).unwrap();
     bench.reopen();
     bench.store().apply(&[Change::Trust(of(Trust::Trusted))]).unwrap();
     bench.reopen();
     let kept = bench.store().trust().unwrap();
     let order: Vec<_> = kept.iter().map(|record| record.trust).collect();
-    assert_eq!(order, [Trust::TokenBarred, Trust::Barred, Trust::Trusted]);
+    assert_eq!(order, [Trust::SelfTestPassed { passed: 2 }, Trust::Barred, Trust::Trusted]);
     assert!(kept[0].name.len() == 256 && kept[0].principal.as_str() == "lab");
     assert_eq!(bench.store().secret(), secret);
 }

@@ -148,11 +148,9 @@ impl Checker {
         for change in changes {
             match change {
                 Change::Recorded(entry) => self.recorded(entry),
-                Change::Trust(TrustRecord {
-                    worker,
-                    trust: Trust::Barred | Trust::TokenBarred,
-                    ..
-                }) => drop(self.barred.insert(*worker)),
+                Change::Trust(TrustRecord { worker, trust: Trust::Barred, .. }) => {
+                    self.barred.insert(*worker);
+                }
                 _ => {}
             }
         }

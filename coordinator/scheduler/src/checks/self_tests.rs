@@ -21,7 +21,7 @@ pub fn of_self_tests(fold: &Fold, trust: &[TrustRecord]) -> Check {
     for record in trust {
         let tests = self_tests.entry(record.worker).or_default();
         match record.trust {
-            Trust::Barred | Trust::Trusted | Trust::TokenBarred => {}
+            Trust::Barred | Trust::Trusted => {}
             Trust::SelfTestFailed { from_unix_ms } => {
                 tests.suspect.push(from_unix_ms..=record.since_unix_ms);
             }

@@ -13,8 +13,6 @@ pub enum Trust {
     Barred,
     /// Readmitted by an operator after a repair.
     Trusted,
-    /// Too many machines of the token were barred: no worker with the token gets work.
-    TokenBarred,
     /// Some threads failed their self-test.
     /// The worker's unconfirmed counts from `from_unix_ms` to this record are rechecked.
     SelfTestFailed { from_unix_ms: u64 },
@@ -41,7 +39,6 @@ impl Trust {
         match self {
             Self::Barred => "barred",
             Self::Trusted => "trusted",
-            Self::TokenBarred => "token_barred",
             Self::SelfTestFailed { .. } => "self_test_failed",
             Self::SelfTestPassed { .. } => "self_test_passed",
         }
@@ -67,11 +64,10 @@ mod tests {
         let all = [
             Trust::Barred,
             Trust::Trusted,
-            Trust::TokenBarred,
             Trust::SelfTestFailed { from_unix_ms: 1 },
             Trust::SelfTestPassed { passed: 1 },
         ];
-        let words = ["barred", "trusted", "token_barred", "self_test_failed", "self_test_passed"];
+        let words = ["barred", "trusted", "self_test_failed", "self_test_passed"];
         assert_eq!(all.map(Trust::stored), words);
     }
 

@@ -127,12 +127,12 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether a worker or its token is barred.
+    /// Returns whether a worker is barred.
     pub fn is_barred(&self, worker: WorkerId) -> bool {
         self.workers.is_known_barred(worker)
     }
 
-    /// Readmits a worker and its token after a repair.
+    /// Readmits a worker after a repair.
     pub fn readmit(&mut self, worker: WorkerId) {
         let worker = self.workers.pinned(worker);
         self.workers.readmit(worker);

@@ -78,8 +78,9 @@ impl Scheduler {
             return;
         }
         let mut budget = self.budget(worker, seconds_wanted, reply);
-        if self.is_on_probation(worker) {
-            budget.tasks_at_most = budget.tasks_at_most.min(1);
+        if self.is_on_probation(worker) || self.is_unproven(worker) {
+            let held = self.workers.get(worker).leases.len();
+            budget.tasks_at_most = budget.tasks_at_most.min(1_usize.saturating_sub(held));
         }
         let now = self.clock.ticks();
         for run in self.order.clone() {
@@ -137,7 +138,7 @@ impl Scheduler {
         }
         let known = self.workers.get(worker);
         let assumed = REFERENCE_SPEED * f64::from(known.info.threads.max(1));
-        cost as f64 / known.cost_per_second().unwrap_or(assumed)
+        cost as f64 / known.speed.per_second().unwrap_or(assumed)
     }
 
     /// Returns the first run of a higher priority that has pending tasks for a worker.
@@ -198,10 +199,12 @@ impl Scheduler {
             && served.any(|&run| {
                 self.serves(run, worker, now) && self.on_other_machine(run, worker).next().is_some()
             });
-        match known.cost_per_second() {
+        // A machine that had little to do looks slow: each idle thread gets a task.
+        let tasks_at_least = (threads as usize).saturating_sub(held);
+        match known.speed.per_second() {
             Some(speed) => Budget {
                 cost: seconds * speed - sent_again,
-                tasks_at_least: 0,
+                tasks_at_least,
                 tasks_at_most: match awaits_recheck {
                     true => tasks_at_most.min(first),
                     false => tasks_at_most,
@@ -209,7 +212,7 @@ impl Scheduler {
             },
             None => Budget {
                 cost: seconds * REFERENCE_SPEED * f64::from(threads) - sent_again,
-                tasks_at_least: (threads as usize).saturating_sub(held),
+                tasks_at_least,
                 tasks_at_most: tasks_at_most.min(first),
             },
         }

@@ -39,7 +39,7 @@ impl LeaseEnd {
 }
 
 /// Reason for every refusal of a barred machine.
-pub(super) const BARRED: &str = "this machine or its token is barred after a wrong count and gets no more work: \
+pub(super) const BARRED: &str = "this machine is barred after a wrong count and gets no more work: \
                                  check its memory and cooling, then have an operator readmit it";
 
 /// Reason for the refusal of a lease whose proof is not valid for its worker.
@@ -86,7 +86,7 @@ impl Scheduler {
     fn fresh_ms(&self, worker: WorkerIx, cost: u64) -> Ticks {
         let known = self.workers.get(worker);
         let threads = f64::from(known.info.threads.max(1));
-        let (speed, factor) = match known.cost_per_second() {
+        let (speed, factor) = match known.speed.per_second() {
             Some(speed) => (speed.max(REFERENCE_SPEED * threads / MAX_SLOWDOWN), FRESH_FACTOR),
             None => (REFERENCE_SPEED * threads, FIRST_FRESH_FACTOR),
         };
@@ -125,7 +125,11 @@ impl Scheduler {
             until_unix_ms: self.clock.wall(until).0,
         };
         self.runs[run].add_lease(task, worker, lease, self.clock.ticks());
+        let now = self.clock.ticks();
         let known = self.workers.get_mut(worker);
+        if known.leases.is_empty() {
+            known.busy_since = now;
+        }
         known.leases.insert((run, task));
         known.leased_cost = known.leased_cost.saturating_add(cost);
         self.changes.push_back(change);
@@ -186,6 +190,9 @@ impl Scheduler {
     }
 
     fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseIx, epoch: u64, end: LeaseEnd) {
+        if end != LeaseEnd::Released {
+            self.workers.note_vanished(worker);
+        }
         // New identities are free, so their failures say nothing about a task that the referee can count.
         let is_known = self.workers[worker].reputation.has_counted || !self.counts_itself(run);
         let end = if end == LeaseEnd::Failed && !is_known { LeaseEnd::Vanished } else { end };

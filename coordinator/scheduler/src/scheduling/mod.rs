@@ -260,6 +260,7 @@ impl Scheduler {
             let acknowledgement = self.report(worker, partial);
             reply.acknowledgements.push(acknowledgement);
         }
+        self.measure_delivered(worker, &request.partials);
         self.take_self_tests(worker, request);
         reply.self_test_stored = true;
         let restarted = match session {
@@ -276,6 +277,9 @@ impl Scheduler {
         known.seen = self.clock.ticks();
         known.draining = request.draining || known.drain_requested;
         known.paused.clone_from(&request.paused);
+        if !known.paused.is_empty() {
+            known.busy_since = known.seen;
+        }
         known.has_stopped = false;
         reply.drain = known.drain_requested;
         let deadline = self.clock.ticks() + self.lease_ms();

@@ -51,8 +51,12 @@ impl Scheduler {
         let waits_for_token =
             |first| !has_waited && mine == self.workers.token(first) && *has_other_token;
         let all = in_run.recheck() == Recheck::All;
-        let suits =
-            |first| !(self.workers.same_machine(first, worker) || all && waits_for_token(first));
+        let suits = |first| {
+            let is_same_token = mine == self.workers.token(first);
+            !(self.workers.same_machine(first, worker)
+                || all && waits_for_token(first)
+                || is_same_token && self.is_on_probation(first))
+        };
         let mut tasks = by_author(in_run.rechecks())
             .filter(|&(first, _)| suits(first))
             .flat_map(|(_, tasks)| tasks.take(MAX_SCANNED))
@@ -73,6 +77,7 @@ impl Scheduler {
             self.counts_itself(run) && !self.workers.same_machine(worker, OWN_REFEREE);
         let (&(_, task), _) = by_author(self.runs[run].rechecks())
             .filter(|&(first, _)| self.workers.same_machine(first, worker) && is_alone(first))
+            .filter(|&(first, _)| !self.is_on_probation(first))
             .flat_map(|(_, tasks)| tasks.take(MAX_SCANNED_RECHECKS))
             .find(|&(&(_, task), _)| !(has_referee && self.is_suspect(run, task)))?;
         Some(self.recheck_of(run, task))
@@ -95,7 +100,7 @@ impl Scheduler {
     }
 
     /// Returns whether an active worker has a different token than this one.
-    fn has_other_token(&self, run: RunIx, worker: WorkerIx) -> bool {
+    pub(super) fn has_other_token(&self, run: RunIx, worker: WorkerIx) -> bool {
         let token = self.workers.token(worker);
         self.active_workers(run).any(|other| self.workers.token(other) != token)
     }
@@ -117,7 +122,10 @@ impl Scheduler {
         if first_count.is_none_or(|done| done.first.kernel != mine.kernel) {
             return false;
         }
-        let speed = |worker: WorkerIx| self.workers.get(worker).speed.per_second();
+        let speed = |worker: WorkerIx| {
+            let known = self.workers.get(worker);
+            Some(known.speed.per_second()? / f64::from(known.info.threads.max(1)))
+        };
         let Some(my_speed) = speed(worker) else {
             return false;
         };
@@ -129,15 +137,17 @@ impl Scheduler {
 
     /// Returns whether a count is confirmed well enough, given the available workers.
     /// With [`Recheck::All`] and another token active, that token or the referee has to confirm it, unless
-    /// the run has waited for it.
+    /// the run has waited for it. They always have to confirm counts of a machine on probation.
     pub(super) fn is_well_confirmed(&self, (run, task): (RunIx, TaskIx)) -> bool {
         let in_run = &self.runs[run];
         let waits =
             in_run.recheck() == Recheck::All && !in_run.has_waited_for_tokens(self.clock.ticks());
         in_run.tasks().done(task).is_some_and(|done| {
-            let wants_token = waits && done.confirmed < Confirmation::OtherToken;
+            let first = done.first.worker;
+            let wants_token =
+                || self.is_on_probation(first) || waits && self.has_other_token(run, first);
             done.confirmed.elsewhere()
-                && !(wants_token && self.has_other_token(run, done.first.worker))
+                && (done.confirmed >= Confirmation::OtherToken || !wants_token())
         })
     }
 }

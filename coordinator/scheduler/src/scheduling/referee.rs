@@ -183,8 +183,8 @@ impl Scheduler {
         self.advance(now);
         let Some((key, since)) = self.end_recount(recount) else { return };
         let (run, task) = key;
-        let took_ms = (self.clock.ticks() - since).max(1);
-        self.referee.speed.measure(self.runs[run].cost(task), 1_000 * took_ms);
+        let took_ms = self.clock.ticks() - since;
+        self.referee.speed.measure(self.runs[run].cost(task), took_ms);
         if self.is_broken() || self.runs[run].state() == RunState::Cancelled {
             return;
         }
@@ -401,7 +401,7 @@ impl Scheduler {
         let speed = |worker: WorkerIx| {
             let known = self.workers.get(worker);
             let assumed = REFERENCE_SPEED * known.threads_at_work() as f64;
-            known.cost_per_second().unwrap_or(assumed)
+            known.speed.per_second().unwrap_or(assumed)
         };
         let fleet = self.active_workers(run).map(speed).sum();
         let trusted = self.trusted_workers(run).map(speed).sum::<f64>();

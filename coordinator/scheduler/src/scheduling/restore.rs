@@ -121,6 +121,10 @@ impl Scheduler {
             self.reopen_if_finished(run, undone);
             self.announce_if_done(run);
         }
+        for worker in self.workers.barred.clone() {
+            self.workers.weigh_token(worker);
+        }
+        self.recheck_doubted();
         self.void_barred_counts();
     }
 }

@@ -25,12 +25,11 @@ impl Scheduler {
     pub(super) fn report(&mut self, worker: WorkerIx, partial: &Partial) -> Acknowledgement {
         let (verdict, reason) = match self.check(worker, partial) {
             Ok(key) => {
-                self.measure_by_clock(key, worker);
-                let ruling = self.rule(key, worker, partial);
-                if self.workers.get(worker).is_implausible() {
-                    self.runs[key.0].implausible.insert(worker);
+                let (run, task) = key;
+                if self.runs[run].lease(task, worker).is_some_and(|lease| lease.is_timed) {
+                    self.workers.get_mut(worker).delivered += self.runs[run].cost(task);
                 }
-                ruling
+                self.rule(key, worker, partial)
             }
             Err(refusal) => refusal,
         };
@@ -85,7 +84,7 @@ impl Scheduler {
                 (Verdict::Accepted, String::new())
             }
             (Stage::Done | Stage::Disputed, _) if is_recount && !is_final => {
-                self.credit(worker, run, self.runs[run].cost(task), record.duration_us);
+                self.credit(worker, run);
                 self.take_recount(key, count, record);
                 match self.runs[run].tasks().stage(task) {
                     Stage::Done if done.is_some() => (Verdict::Duplicate, String::new()),
@@ -141,15 +140,16 @@ impl Scheduler {
         let (run, task) = key;
         self.remove_all(run, task);
         if count.worker != OWN_REFEREE {
-            self.credit(count.worker, run, self.runs[run].cost(task), record.duration_us);
+            self.credit(count.worker, run);
         }
         self.workers.reputation_mut(count.worker).has_counted = true;
         self.journal(key, EntryKind::Accepted, count, record);
         let is_charged = self.charge_initial_recheck(key, count.worker);
+        let is_doubted = self.workers.is_doubted(count.worker);
         // The default level, auto, does not recheck the worker of `--local`.
         let in_run = &mut self.runs[run];
         let is_exempt = self.workers.is_local(count.worker) && in_run.recheck() == Recheck::Auto;
-        if is_charged || (in_run.is_selected(task) && !is_exempt) {
+        if is_charged || is_doubted || (in_run.is_selected(task) && !is_exempt) {
             in_run.add_recheck(task, self.clock.ticks());
         }
         if count.worker != OWN_REFEREE && self.workers[count.worker].stored_self_tests == 0 {
@@ -173,21 +173,23 @@ impl Scheduler {
         is_charged
     }
 
-    /// Measures the time from the grant of a task to its count.
-    fn measure_by_clock(&mut self, (run, task): LeaseIx, worker: WorkerIx) {
-        let lease = self.runs[run].lease(task, worker).filter(|lease| lease.is_timed);
-        if let Some(lease) = lease {
-            // The times are rounded down.
-            let took_ms = self.clock.ticks() - lease.granted + 1;
-            let cost = self.runs[run].cost(task);
-            self.workers.get_mut(worker).clocked.measure(cost, 1_000 * took_ms);
+    /// Measures a worker's speed from the counts of a call, and notes the runs in which it was implausible.
+    pub(super) fn measure_delivered(&mut self, worker: WorkerIx, partials: &[Partial]) {
+        let now = self.clock.ticks();
+        let known = self.workers.get_mut(worker);
+        known.measure_delivered(now);
+        if known.is_implausible() {
+            for partial in partials {
+                if let Some(&run) = self.by_id.get(&partial.lease.task.run) {
+                    self.runs[run].implausible.insert(worker);
+                }
+            }
         }
     }
 
-    /// Updates a worker's speed from a finished task, and clears its declines in `run`.
-    fn credit(&mut self, worker: WorkerIx, run: RunIx, cost: u64, duration_us: u64) {
+    /// Notes a finished task, and clears the worker's declines in `run`.
+    fn credit(&mut self, worker: WorkerIx, run: RunIx) {
         let worker = self.workers.get_mut(worker);
-        worker.speed.measure(cost, duration_us);
         worker.tasks_done += 1;
         worker.declined.retain(|declined| declined.run != run);
     }
@@ -208,7 +210,7 @@ impl Scheduler {
         };
         let is_stronger = by > done.confirmed;
         if is_stronger {
-            self.credit(second.worker, run, self.runs[run].cost(task), record.duration_us);
+            self.credit(second.worker, run);
             for worker in [first.worker, second.worker] {
                 self.workers.reputation_mut(worker).confirm(by);
             }

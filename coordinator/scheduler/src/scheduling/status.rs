@@ -396,7 +396,7 @@ impl Scheduler {
             let needs_attention =
                 worker.failed_threads > 0 || self.worker_state(number, now).needs_attention();
             // Non-negative floats sort like their bits.
-            let speed = worker.cost_per_second().unwrap_or(0.0).to_bits();
+            let speed = worker.speed.per_second().unwrap_or(0.0).to_bits();
             (Reverse((needs_attention, speed)), worker.info.id)
         });
         let end = places.end.min(workers.len());
@@ -462,7 +462,7 @@ impl Scheduler {
             current_task: self.current_task(number, now),
             tasks_done: worker.tasks_done,
             last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),
-            cost_per_second: worker.cost_per_second().unwrap_or(0.0),
+            cost_per_second: worker.speed.per_second().unwrap_or(0.0),
         }
     }
 

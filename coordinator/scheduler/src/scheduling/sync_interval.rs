@@ -50,7 +50,7 @@ impl Scheduler {
         if known.leases.is_empty() {
             return if expects_nothing { regular } else { idle };
         }
-        let Some(speed) = known.cost_per_second() else {
+        let Some(speed) = known.speed.per_second() else {
             return shortest;
         };
         let remaining = self.leases_of(worker).map(|((run, task), lease)| {
@@ -91,7 +91,7 @@ impl Scheduler {
             return BARRED.to_owned();
         }
         if self.is_held_back(worker) {
-            return "wrong counts with this token: new machines get work one by one, as they are checked"
+            return "wrong counts with this token: its machines get work one by one, as they are checked"
                 .to_owned();
         }
         if known.drain_requested {
@@ -139,10 +139,13 @@ impl Scheduler {
         match first {
             Some(&run) => {
                 let why = self.stall_reason(run);
-                if why.is_empty() {
-                    "only the last tasks remain: one per idle thread".to_owned()
-                } else {
+                if !why.is_empty() {
                     why
+                } else if self.is_unproven(worker) {
+                    "workers with this token took tasks and returned none: one task at a time until the first count"
+                        .to_owned()
+                } else {
+                    "only the last tasks remain: one per idle thread".to_owned()
                 }
             }
             None => self.no_run_reason(),

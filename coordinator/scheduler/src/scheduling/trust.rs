@@ -10,6 +10,7 @@ use super::{
     referee::OWN_REFEREE,
     run,
     task_table::{WorkerCount, seconds},
+    worker::Lease,
 };
 use crate::ledger::{
     AnyCount as _, Change, Confirmation, EntryKind, Principal, Record, RunState, Trust, TrustRecord,
@@ -22,12 +23,8 @@ const INITIAL_RECHECKS: u32 = 10;
 /// Otherwise a machine that joins late would never be checked.
 const GUARANTEED_RECHECKS: u32 = 2;
 
-/// Number of barred machines that bar their token, see also [`BARRED_PART`].
-/// From this number on, new machines with the token get work only as fast as they are checked.
-const BARRED_MACHINES: usize = 3;
-
-/// Denominator of the least share of barred machines: 3 of 20 do not bar a token.
-const BARRED_PART: usize = 5;
+/// Number of tasks that unchecked machines of a doubted token may hold, or have counted, at once.
+const MAX_UNCHECKED: usize = 8;
 
 /// Failed self-tests per token and hour that are stored.
 const REPORTS_PER_TOKEN: usize = 100;
@@ -81,31 +78,31 @@ impl Reputation {
 }
 
 impl Scheduler {
-    /// Bars a machine that was found wrong, and its token after enough barred machines.
-    /// Their counts are voided unless another token or a referee confirmed them, but not in the task `except`.
+    /// Bars a machine that was found wrong.
+    /// Its counts are voided unless another token or a referee confirmed them, but not in the task `except`.
+    ///
+    /// A machine does not condemn its neighbors. If many with its token were wrong, one count of each machine that
+    /// nobody has confirmed is rechecked by another token or a referee before the machine gets more work.
     pub(super) fn bar(&mut self, worker: WorkerIx, reason: &str, except: Option<LeaseIx>) {
-        if self.workers.barred.contains(&worker) {
+        if self.workers.is_barred(worker) {
             return;
         }
-        let is_token_barred = self.workers.is_barred(worker);
         self.workers.bar(worker);
         self.note_trust(worker, Trust::Barred, reason);
-        let mut culprits = BTreeSet::from([worker]);
-        let of_token: BTreeSet<_> = self.workers.of_same_token(worker).collect();
-        let has_counted = |&&one: &&WorkerIx| self.workers[one].reputation.has_counted;
-        let counted = of_token.iter().filter(has_counted).count();
-        let barred = self.workers.barred_of_token(worker);
-        let is_enough = barred >= BARRED_MACHINES && BARRED_PART * barred >= counted;
-        if is_enough && !is_token_barred && self.workers.has_other_token(worker) {
-            self.workers.bar_token(worker);
-            let reason = format!("{barred} machines with this token returned wrong counts");
-            self.note_trust(worker, Trust::TokenBarred, &reason);
-            culprits = of_token;
-        }
-        for &culprit in &culprits {
-            self.release_all(culprit);
-        }
+        self.release_all(worker);
+        self.recheck_doubted();
         self.void_all(except);
+    }
+
+    /// Queues a recheck of one count of each doubted machine.
+    pub(super) fn recheck_doubted(&mut self) {
+        let (workers, now) = (&self.workers, self.clock.ticks());
+        for run in self.runs.iter_mut().filter(|run| run.is_live()) {
+            let firsts = run.first_counts().filter(|&(worker, _)| workers.is_doubted(worker));
+            for task in firsts.map(|(_, &task)| task).collect::<Vec<_>>() {
+                run.add_recheck(task, now);
+            }
+        }
     }
 
     /// Voids the counts of barred machines in all runs that are not cancelled, except those of one task.
@@ -129,7 +126,7 @@ impl Scheduler {
 
     /// Voids the counts of barred machines in a run, except those of one task.
     pub(super) fn void_counts_of_barred(&mut self, run: RunIx, except: Option<LeaseIx>) {
-        if self.workers.has_barred() {
+        if !self.workers.barred.is_empty() {
             for task in self.runs[run].all_tasks() {
                 if except != Some((run, task)) {
                     self.void_counts((run, task), None);
@@ -193,33 +190,54 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether a worker on probation waits for a check of its token's machines.
+    /// Returns whether a worker on probation waits for a check of its counts, or of those of its token's machines.
     pub(super) fn is_held_back(&self, worker: WorkerIx) -> bool {
-        self.is_on_probation(worker)
-            && self.workers.of_same_token(worker).any(|other| {
-                let reputation = self.workers[other].reputation;
-                let holds = self.leases_of(other).next().is_some();
-                // Referees do not recount tasks of finished runs.
-                let awaits_check = || {
-                    self.order.iter().any(|&run| {
-                        !self.runs[run].is_finished()
-                            && self.is_refereed(run)
-                            && self.runs[run].has_first_count(other)
-                    })
-                };
-                !reputation.is_checked
-                    && !self.workers.is_barred(other)
-                    && (holds || awaits_check())
-            })
+        if !self.is_on_probation(worker) {
+            return false;
+        }
+        // An aged lease holds nobody back, so that no machine can keep its neighbors from work.
+        let holds = |other| self.leases_of(other).any(|(_, lease)| self.is_fresh(other, lease));
+        let is_unchecked = |&other: &WorkerIx| {
+            other != worker
+                && !self.workers.is_barred(other)
+                && self.is_on_probation(other)
+                && (holds(other) || self.awaits_check(other))
+        };
+        self.awaits_check(worker)
+            || self
+                .workers
+                .of_same_token(worker)
+                .filter(is_unchecked)
+                .nth(MAX_UNCHECKED - 1)
+                .is_some()
     }
 
-    /// Returns whether a worker gets only a single task until a referee has checked it.
-    /// It does if many machines with its token were barred, unless it is a trusted worker.
+    /// Returns whether another token or a referee is going to check a count of a worker.
+    fn awaits_check(&self, worker: WorkerIx) -> bool {
+        self.order.iter().any(|&run| {
+            // Referees do not recount tasks of finished runs.
+            !self.runs[run].is_finished()
+                && self.runs[run].has_first_count(worker)
+                && (self.is_refereed(run) || self.has_other_token(run, worker))
+        })
+    }
+
+    /// Returns whether a worker gets only a single task until another token or a referee has confirmed a count of it.
     pub(super) fn is_on_probation(&self, worker: WorkerIx) -> bool {
-        self.workers.barred_of_token(worker) >= BARRED_MACHINES
-            && !self.workers[worker].reputation.is_checked
-            && !self.workers.is_referee(worker)
-            && self.order.iter().any(|&run| self.is_refereed(run))
+        let is_checked_by = |run| self.is_refereed(run) || self.has_other_token(run, worker);
+        self.workers.is_doubted(worker) && self.order.iter().any(|&run| is_checked_by(run))
+    }
+
+    /// Returns whether a worker gets one task at a time until its first count, since an identity of its token that
+    /// never counted holds an aged lease, or vanished with a lease. New identities are free.
+    pub(super) fn is_unproven(&self, worker: WorkerIx) -> bool {
+        let is_new = |of: WorkerIx| !self.workers[of].reputation.has_counted;
+        let now = self.clock.ticks();
+        let owes = |&of: &WorkerIx| {
+            let is_aged = |(_, lease): (LeaseIx, &Lease)| lease.fresh_until <= now;
+            is_new(of) && (self.workers[of].vanished || self.leases_of(of).any(is_aged))
+        };
+        is_new(worker) && self.workers.of_same_token(worker).any(|of| owes(&of))
     }
 
     /// Stores a change of the trust in a worker.
@@ -247,7 +265,6 @@ impl Scheduler {
                 self.workers.reputation_mut(worker).has_counted = true;
                 self.workers.bar(worker);
             }
-            Trust::TokenBarred => self.workers.bar_token(worker),
             Trust::Trusted => self.workers.readmit(worker),
             Trust::SelfTestFailed { from_unix_ms } => {
                 let window = suspected(seconds(Millis(from_unix_ms)), since_s);

@@ -18,8 +18,8 @@ const MAX_DECLINED_RUNS: usize = 16;
 /// Maximum plausible speed of a thread, as a multiple of the reference thread.
 const MAX_SPEEDUP: f64 = 20.0;
 
-/// Weight of a task relative to the next one in a worker's measured speed.
-const SPEED_DECAY: f64 = 0.8;
+/// Weight of a measurement relative to the next one in a measured speed.
+const SPEED_DECAY: f64 = 0.9;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -115,28 +115,30 @@ pub(super) struct Worker {
     pub(super) has_more_suspect_results: bool,
     /// Whether the last reply to the worker said that all runs are finished.
     pub(super) notified_finished: bool,
-    /// Speed of a thread, as the worker states it.
+    /// Speed of the whole machine by the coordinator's clock, however long it says that its tasks took.
     pub(super) speed: Speed,
-    /// Speed of all threads, from grant to count by the coordinator's clock.
-    pub(super) clocked: Speed,
+    /// Start of the time that the next counts took: the last counts, or the first lease after the worker held none.
+    pub(super) busy_since: Ticks,
+    /// Cost of the tasks whose counts this call submits.
+    pub(super) delivered: u64,
 }
 
-/// Measured speed; older tasks weigh less.
+/// Measured speed; older measurements weigh less.
 #[derive(Debug, Default)]
 pub(super) struct Speed {
     cost: f64,
-    core_seconds: f64,
+    seconds: f64,
 }
 
 impl Speed {
-    pub(super) fn measure(&mut self, cost: u64, duration_us: u64) {
+    pub(super) fn measure(&mut self, cost: u64, took_ms: Ticks) {
         self.cost = self.cost * SPEED_DECAY + cost as f64;
-        self.core_seconds = self.core_seconds * SPEED_DECAY + duration_us.max(1) as f64 / 1e6;
+        self.seconds = self.seconds * SPEED_DECAY + took_ms.max(1) as f64 / 1e3;
     }
 
-    /// Returns the cost per second of one thread, once a task has finished.
+    /// Returns the cost per second, once a task has finished.
     pub(super) fn per_second(&self) -> Option<f64> {
-        (self.core_seconds > 0.0).then(|| self.cost / self.core_seconds)
+        (self.seconds > 0.0).then(|| self.cost / self.seconds)
     }
 }
 
@@ -197,20 +199,23 @@ impl Worker {
 
     /// Returns whether the worker's counts came faster than any known machine could make them.
     pub(super) fn is_implausible(&self) -> bool {
-        let most = MAX_SPEEDUP * REFERENCE_SPEED;
-        let exceeds =
-            |speed: &Speed, threads| speed.per_second().is_some_and(|of| of > most * threads);
-        exceeds(&self.speed, 1.0) || exceeds(&self.clocked, f64::from(self.info.threads.max(1)))
+        let most = MAX_SPEEDUP * REFERENCE_SPEED * f64::from(self.info.threads.max(1));
+        self.speed.per_second().is_some_and(|speed| speed > most)
+    }
+
+    /// Measures the speed from the counts of one call.
+    pub(super) fn measure_delivered(&mut self, now: Ticks) {
+        if self.delivered > 0 {
+            // The times are rounded down.
+            let took_ms = now.saturating_sub(self.busy_since) + 1;
+            self.speed.measure(std::mem::take(&mut self.delivered), took_ms);
+            self.busy_since = now;
+        }
     }
 
     /// Returns the worker's number of threads; 0 while it is paused.
     pub(super) fn threads_at_work(&self) -> u64 {
         if self.paused.is_empty() { u64::from(self.info.threads) } else { 0 }
-    }
-
-    /// Returns the cost per second of all threads, once a task has finished.
-    pub(super) fn cost_per_second(&self) -> Option<f64> {
-        Some(self.speed.per_second()? * f64::from(self.info.threads.max(1)))
     }
 
     pub(super) fn declines(&self, run: RunIx, now: Ticks) -> bool {
@@ -259,18 +264,21 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_covers_all_threads_and_is_reset_by_a_new_version() {
+    fn a_speed_is_measured_by_the_clock_and_reset_by_a_new_version() {
         let mut info = WorkerInfo { threads: 4, ..WorkerInfo::default() };
         let mut worker = Worker { info: info.clone(), ..Worker::default() };
-        assert_eq!(worker.cost_per_second(), None);
-        worker.speed.measure(1_000, 2_000_000);
-        assert_eq!(worker.cost_per_second(), Some(2_000.0));
-        info.threads = 2;
-        worker.register_session(&info, false);
-        assert_eq!(worker.cost_per_second(), Some(1_000.0));
+        let per_second = |worker: &Worker| worker.speed.per_second().map(f64::round);
+        worker.measure_delivered(500);
+        assert_eq!(per_second(&worker), None);
+        // Two calls, with the counts of 2 s and of 1 s, at the same speed.
+        for (delivered, now) in [(2_001, 2_000), (1_001, 3_000)] {
+            worker.delivered = delivered;
+            worker.measure_delivered(now);
+            assert_eq!(per_second(&worker), Some(1_000.0));
+        }
         info.version = "2".to_owned();
         worker.register_session(&info, false);
-        assert_eq!(worker.cost_per_second(), None);
+        assert_eq!(per_second(&worker), None);
     }
 
     #[test]

@@ -14,6 +14,12 @@ use crate::ledger::{Caller, Confirmation, Principal};
 /// Time for which a stopped worker is still shown.
 const STOPPED_SHOWN_MS: Ticks = 600_000;
 
+/// Number of barred machines from which their token is doubted, see also [`BARRED_PART`].
+const BARRED_MACHINES: usize = 3;
+
+/// Denominator of the least share of barred machines: 3 of 20 do not discredit a token.
+const BARRED_PART: usize = 5;
+
 /// Time for which a lost worker is still shown.
 const LOST_SHOWN_MS: Ticks = 3_600_000;
 
@@ -34,6 +40,8 @@ pub(super) struct Slot {
     /// Machine and token of the worker; unknown before its first call or count.
     pub(super) principal: Principal,
     is_identified: bool,
+    /// Whether the worker has vanished with a lease.
+    pub(super) vanished: bool,
     token: Token,
     pub(super) reputation: Reputation,
 }
@@ -46,9 +54,10 @@ pub(super) struct Workers {
     slots: Vec<Slot>,
     free: Vec<WorkerIx>,
     by_id: HashMap<WorkerId, WorkerIx>,
-    /// The machines that were found wrong, and tokens with too many of them.
+    /// The machines that were found wrong.
     pub(super) barred: BTreeSet<WorkerIx>,
-    barred_tokens: BTreeSet<Token>,
+    /// The tokens with too many of them.
+    doubted_tokens: BTreeSet<Token>,
     /// The tokens that an operator trusted before the start.
     pub(super) trusted_tokens: BTreeSet<Token>,
     remembered: usize,
@@ -182,6 +191,10 @@ impl Workers {
         self.gone.insert((forget_at, worker));
     }
 
+    pub(super) fn note_vanished(&mut self, worker: WorkerIx) {
+        self.slots[worker as usize].vanished = true;
+    }
+
     /// Returns the reputation of a worker and reserves its index.
     pub(super) fn reputation_mut(&mut self, worker: WorkerIx) -> &mut Reputation {
         let slot = &mut self.slots[worker as usize];
@@ -247,50 +260,45 @@ impl Workers {
         (0..).zip(&self.slots).filter(move |(_, slot)| known(slot)).map(|(number, _)| number)
     }
 
-    /// Returns whether a machine that is not barred has counted with another token.
-    /// The coordinator's own counts do not matter.
-    pub(super) fn has_other_token(&self, worker: WorkerIx) -> bool {
-        self.all().any(|other| {
-            let slot = &self[other];
-            let counts = slot.reputation.has_counted && !self.is_barred(other);
-            counts && slot.token != self[worker].token && other != OWN_REFEREE
-        })
-    }
-
-    pub(super) fn has_barred(&self) -> bool {
-        !(self.barred.is_empty() && self.barred_tokens.is_empty())
-    }
-
-    /// Returns whether a machine or its token is barred.
     pub(super) fn is_barred(&self, worker: WorkerIx) -> bool {
-        self.barred.contains(&worker) || self.barred_tokens.contains(&self[worker].token)
+        self.barred.contains(&worker)
     }
 
-    /// Returns whether the worker of an identity, or its token, is barred.
+    /// Returns whether the worker of an identity is barred.
     pub(super) fn is_known_barred(&self, id: WorkerId) -> bool {
         self.by_id.get(&id).is_some_and(|&worker| self.is_barred(worker))
-    }
-
-    /// Returns the number of barred machines with this worker's token.
-    pub(super) fn barred_of_token(&self, worker: WorkerIx) -> usize {
-        let token = &self[worker].token;
-        let barred = self.barred.iter().filter(|&&other| other != OWN_REFEREE);
-        barred.filter(|&&other| self[other].token == *token).count()
     }
 
     pub(super) fn bar(&mut self, worker: WorkerIx) {
         self.pin(worker);
         self.barred.insert(worker);
+        self.weigh_token(worker);
     }
 
-    pub(super) fn bar_token(&mut self, worker: WorkerIx) {
-        self.barred_tokens.insert(self[worker].token.clone());
-    }
-
-    /// Readmits a machine and its token.
     pub(super) fn readmit(&mut self, worker: WorkerIx) {
         self.barred.remove(&worker);
-        self.barred_tokens.remove(&self.slots[worker as usize].token);
+        self.weigh_token(worker);
+    }
+
+    /// Doubts a worker's token if enough of its machines are barred.
+    pub(super) fn weigh_token(&mut self, worker: WorkerIx) {
+        let token = self[worker].token.clone();
+        let barred = self.of_same_token(worker).filter(|&other| self.is_barred(other)).count();
+        let counted = |other: &WorkerIx| self[*other].reputation.has_counted;
+        let is_doubted = barred >= BARRED_MACHINES
+            && BARRED_PART * barred >= self.of_same_token(worker).filter(counted).count();
+        match is_doubted {
+            true => self.doubted_tokens.insert(token),
+            false => self.doubted_tokens.remove(&token),
+        };
+    }
+
+    /// Returns whether nobody has confirmed a count of this machine, and many with its token were wrong.
+    pub(super) fn is_doubted(&self, worker: WorkerIx) -> bool {
+        self.doubted_tokens.contains(&self[worker].token)
+            && !self[worker].reputation.is_checked
+            && !self.is_referee(worker)
+            && worker != OWN_REFEREE
     }
 
     /// Returns whether a worker is the one in the coordinator's own process.

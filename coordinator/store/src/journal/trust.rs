@@ -161,7 +161,7 @@ fn read_seal(path: &Path) -> Result<Option<SealFields>, StoreError> {
 
 pub(crate) fn encode(seq: u64, record: &TrustRecord, prev: ChainHash) -> String {
     let (from_unix_ms, passed) = match record.trust {
-        Trust::Barred | Trust::Trusted | Trust::TokenBarred => (None, None),
+        Trust::Barred | Trust::Trusted => (None, None),
         Trust::SelfTestFailed { from_unix_ms } => (Some(from_unix_ms), None),
         Trust::SelfTestPassed { passed } => (None, Some(passed)),
     };
@@ -185,7 +185,6 @@ pub(crate) fn decode(line: &str) -> Result<(u64, ChainHash, TrustRecord), Damage
     let all = [
         Some(Trust::Barred),
         Some(Trust::Trusted),
-        Some(Trust::TokenBarred),
         fields.from_unix_ms.map(|from_unix_ms| Trust::SelfTestFailed { from_unix_ms }),
         fields.passed.map(|passed| Trust::SelfTestPassed { passed }),
     ];
@@ -225,7 +224,6 @@ mod tests {
         let all = [
             record(Trust::Trusted),
             record(Trust::Barred),
-            record(Trust::TokenBarred),
             record(Trust::SelfTestPassed { passed: 16 }),
             record(Trust::SelfTestFailed { from_unix_ms: 5 }),
         ];

@@ -35,12 +35,14 @@ fn cost(bench: &Bench, grants: &[Grant]) -> u64 {
 #[test]
 fn a_measured_worker_gets_the_seconds_of_work_it_wants_and_calls_when_half_are_done() {
     for (wants, seconds, next_ms) in [(2.5, 1, 1_200..=1_800), (5.0, 2, 2_400..=3_600)] {
-        let set = format!("1 set wants={wants} us={}", seconds * 1_000_000);
-        let mut bench = Bench::after(&[], &[&set, "1 sync", "wait 4"]);
+        // The time that the worker states does not matter.
+        let set = format!("1 set wants={wants} us=1");
+        let wait = format!("wait {}", 2 * seconds);
+        let mut bench = Bench::after(&[], &[&set, "1 sync", &wait]);
         let reply = bench.finish(1);
         assert_eq!(reply.grants.len(), 3, "no less than requested");
         let speed = bench.status().workers[0].cost_per_second;
-        assert!((speed * seconds as f64 - 1.0).abs() < 1e-9, "{speed}");
+        assert!((speed * f64::from(seconds) - 1.0).abs() < 1e-3, "{speed}");
         assert!(next_ms.contains(&reply.next_sync_ms), "{}", reply.next_sync_ms);
     }
 }
@@ -49,15 +51,21 @@ fn a_measured_worker_gets_the_seconds_of_work_it_wants_and_calls_when_half_are_d
 fn a_worker_of_four_times_the_speed_gets_four_times_the_work() {
     let mut bench = Bench::after(&["long"], &["1 sync", "2 sync"]);
     let before = [1, 2].map(|id| cost(&bench, &bench.workers[&id].held));
-    // The durations of the workers' first tasks, whose costs differ, result in exactly these speeds.
     let speeds = [1, 4].map(|factor| factor * 250_000_u64);
     let mut longest = 0;
     for task in 0..bench.plan.tasks() {
         longest = bench.plan.task_cost(TaskId(task)).max(longest);
     }
-    for (id, (speed, cost_before)) in (1..).zip(speeds.into_iter().zip(before)) {
-        let us = cost_before / 2 * 1_000_000 / speed;
-        bench.steps(&format!("{id} set wants=8 us={us}"));
+    let took_ms = [0, 1].map(|at| before[at] * 1_000 / speeds[at]);
+    assert!(took_ms[1] < took_ms[0], "the fast worker finishes first");
+    let mut now_ms = 0;
+    for at in [1, 0] {
+        let id = at as u128 + 1;
+        bench.wait(took_ms[at] - now_ms);
+        now_ms = took_ms[at];
+        // The times are rounded down.
+        let speed = before[at] * 1_000 / (now_ms + 1);
+        bench.steps(&format!("{id} set wants=8"));
         let granted = bench.finish(id).grants;
         let granted = cost(&bench, &granted);
         // The worker may get one task more than it requests.
@@ -330,14 +338,11 @@ fn referees_recount_in_proportion_to_their_share_of_the_fleet() {
 #[test]
 fn counts_that_come_faster_than_any_machine_can_make_them_are_implausible() {
     let cost = Bench::after(&["long"], &["1 sync"]).plan.task_cost(TaskId(477));
-    // Twenty times as fast as the reference thread.
+    // Twenty times as fast as the reference thread. The time that the worker states does not matter.
     let us = cost / 20;
-    for (stated_us, took_ms, is_implausible) in [
-        (us + 1, us / 1_000, false),
-        (us - 1, us / 1_000, true),
-        (us + 1, us / 1_000 - 1, true),
-        (1, 1_000_000, true),
-    ] {
+    for (stated_us, took_ms, is_implausible) in
+        [(us, us / 1_000, false), (1, us / 1_000, false), (us, us / 1_000 - 1, true)]
+    {
         let mut bench = Bench::after(&["long"], &["1 sync"]);
         bench.wait(took_ms);
         bench.steps(&format!("1 set us={stated_us}, 1 submit 477, wait 400, drain 1, wait 4000"));
@@ -566,7 +571,7 @@ fn a_machine_makes_two_failed_self_tests_durable_per_hour_and_a_token_a_hundred(
 
 #[test]
 fn every_task_has_a_state_on_the_map() {
-    let steps = ["die 6 1 2 3 4 5", "6 set threads=3, 6 sync"];
+    let steps = ["die 6 1 2 3 4 5", "6 set threads=3, 6 sync, 6 finish, 6 sync"];
     let mut bench = Bench::after(&[], &steps);
     let held: Vec<_> = bench.workers[&6].held.iter().map(|grant| grant.lease.task.task).collect();
     let [leased, done, confirmed, disputed, ..] = held[..] else { panic!("{held:?}") };

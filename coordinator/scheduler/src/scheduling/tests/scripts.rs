@@ -172,7 +172,9 @@ impl Bench {
                 return Some(groups.lines().join(", "));
             }
             "settle" => {
-                let recount = self.recounts.pop().expect("assigned");
+                let Some(recount) = self.recounts.pop() else {
+                    return Some("nothing is assigned".to_owned());
+                };
                 let (limit, truth) = (self.plan.task_limit(recount.task), self.truth(recount.task));
                 let wrong = match words {
                     [] => 0,
@@ -183,7 +185,9 @@ impl Bench {
                 self.settle(&recount, wrong);
             }
             _ => {
-                let recount = self.recounts.pop().expect("assigned");
+                let Some(recount) = self.recounts.pop() else {
+                    return Some("nothing is assigned".to_owned());
+                };
                 self.scheduler.recount_abandoned(&recount, words == ["memory"]);
             }
         }
