@@ -259,7 +259,10 @@ impl Scheduler {
         let task = self
             .choose_returned(run, worker, false)
             .or_else(|| self.runs[run].next_fresh())
-            .or_else(|| self.choose_returned(run, worker, true))?;
+            .or_else(|| {
+                let again = !self.gets_only_fresh_tasks(run, worker);
+                again.then(|| self.choose_returned(run, worker, true)).flatten()
+            })?;
         Some(self.first_count_of(run, worker, task))
     }
 
@@ -311,6 +314,9 @@ impl Scheduler {
     /// It has at most one fresh lease; a single holder starts its newest task last. A machine does not recheck its
     /// own count.
     fn choose_straggler(&self, run: RunIx, worker: WorkerIx) -> Option<TaskIx> {
+        if self.gets_only_fresh_tasks(run, worker) {
+            return None;
+        }
         let in_run = &self.runs[run];
         let now = self.clock.ticks();
         let before = now.checked_sub(BACKUP_AFTER_MS)?;

@@ -83,7 +83,7 @@ impl Scheduler {
 
     /// Returns how long after its grant a lease of a task of this cost is fresh: a multiple of the expected time
     /// of what the worker was granted before it and of the task itself.
-    fn fresh_ms(&self, worker: WorkerIx, cost: u64) -> Ticks {
+    pub(super) fn fresh_ms(&self, worker: WorkerIx, cost: u64) -> Ticks {
         let known = self.workers.get(worker);
         let threads = f64::from(known.info.threads.max(1));
         let (speed, factor) = match known.speed.per_second() {
@@ -180,6 +180,9 @@ impl Scheduler {
         let Some(lease) = self.remove(worker, key) else {
             return;
         };
+        if end != LeaseEnd::Released {
+            self.workers.set_vanished(worker, true);
+        }
         match lease.purpose {
             Purpose::Count => self.end_attempt(worker, key, lease.epoch, end),
             // The wait goes on: a recheck that is leased again and again becomes the referee's.
@@ -190,9 +193,6 @@ impl Scheduler {
     }
 
     fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseIx, epoch: u64, end: LeaseEnd) {
-        if end != LeaseEnd::Released {
-            self.workers.note_vanished(worker);
-        }
         // New identities are free, so their failures say nothing about a task that the referee can count.
         let is_known = self.workers[worker].reputation.has_counted || !self.counts_itself(run);
         let end = if end == LeaseEnd::Failed && !is_known { LeaseEnd::Vanished } else { end };

@@ -42,7 +42,7 @@ impl Scheduler {
     pub(super) fn choose_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let now = self.clock.ticks();
         let in_run = &self.runs[run];
-        if in_run.rechecks().is_empty() {
+        if in_run.rechecks().is_empty() || self.gets_only_fresh_tasks(run, worker) {
             return None;
         }
         let mine = self.workers.token(worker);
@@ -99,10 +99,23 @@ impl Scheduler {
         })
     }
 
-    /// Returns whether an active worker has a different token than this one.
+    /// Returns whether an active worker with a different token than this one delivers counts.
+    /// Nobody waits for idle strangers.
     pub(super) fn has_other_token(&self, run: RunIx, worker: WorkerIx) -> bool {
         let token = self.workers.token(worker);
-        self.active_workers(run).any(|other| self.workers.token(other) != token)
+        let mut others = self.active_workers(run);
+        others.any(|other| self.workers.token(other) != token && self.delivers(run, other))
+    }
+
+    /// Returns whether a worker holds a fresh lease of a run, or has delivered a count recently.
+    fn delivers(&self, run: RunIx, worker: WorkerIx) -> bool {
+        let known = self.workers.get(worker);
+        let tasks = self.runs[run].tasks();
+        let patience_ms = || self.fresh_ms(worker, tasks.total_cost() / tasks.len());
+        known.tasks_done > 0 && self.clock.ticks() < known.busy_since + patience_ms()
+            || self
+                .leases_of(worker)
+                .any(|((of, _), lease)| of == run && self.is_fresh(worker, lease))
     }
 
     pub(super) fn active_tokens(&self, run: RunIx) -> BTreeSet<Option<&str>> {

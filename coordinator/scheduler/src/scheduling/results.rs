@@ -189,9 +189,10 @@ impl Scheduler {
 
     /// Notes a finished task, and clears the worker's declines in `run`.
     fn credit(&mut self, worker: WorkerIx, run: RunIx) {
-        let worker = self.workers.get_mut(worker);
-        worker.tasks_done += 1;
-        worker.declined.retain(|declined| declined.run != run);
+        let known = self.workers.get_mut(worker);
+        known.tasks_done += 1;
+        known.declined.retain(|declined| declined.run != run);
+        self.workers.set_vanished(worker, false);
     }
 
     /// Applies a count equal to the standing one; journals a stronger confirmation.

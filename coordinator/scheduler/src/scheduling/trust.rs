@@ -228,8 +228,9 @@ impl Scheduler {
         self.workers.is_doubted(worker) && self.order.iter().any(|&run| is_checked_by(run))
     }
 
-    /// Returns whether a worker gets one task at a time until its first count, since an identity of its token that
-    /// never counted holds an aged lease, or vanished with a lease. New identities are free.
+    /// Returns whether a worker gets one task at a time until its next count, since it vanished with a lease.
+    /// New identities are free: so does one whose token has another that never counted, and that holds an aged
+    /// lease or vanished with one.
     pub(super) fn is_unproven(&self, worker: WorkerIx) -> bool {
         let is_new = |of: WorkerIx| !self.workers[of].reputation.has_counted;
         let now = self.clock.ticks();
@@ -237,7 +238,14 @@ impl Scheduler {
             let is_aged = |(_, lease): (LeaseIx, &Lease)| lease.fresh_until <= now;
             is_new(of) && (self.workers[of].vanished || self.leases_of(of).any(is_aged))
         };
-        is_new(worker) && self.workers.of_same_token(worker).any(|of| owes(&of))
+        self.workers[worker].vanished
+            || is_new(worker) && self.workers.of_same_token(worker).any(|of| owes(&of))
+    }
+
+    /// Returns whether a worker gets only tasks that nobody has had before. It might take the others again and again,
+    /// while other workers or the coordinator can count them.
+    pub(super) fn gets_only_fresh_tasks(&self, run: RunIx, worker: WorkerIx) -> bool {
+        self.counts_itself(run) && self.is_unproven(worker)
     }
 
     /// Stores a change of the trust in a worker.

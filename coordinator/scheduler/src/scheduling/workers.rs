@@ -40,7 +40,7 @@ pub(super) struct Slot {
     /// Machine and token of the worker; unknown before its first call or count.
     pub(super) principal: Principal,
     is_identified: bool,
-    /// Whether the worker has vanished with a lease.
+    /// Whether the worker has vanished with a lease, and counted nothing since.
     pub(super) vanished: bool,
     token: Token,
     pub(super) reputation: Reputation,
@@ -191,8 +191,8 @@ impl Workers {
         self.gone.insert((forget_at, worker));
     }
 
-    pub(super) fn note_vanished(&mut self, worker: WorkerIx) {
-        self.slots[worker as usize].vanished = true;
+    pub(super) fn set_vanished(&mut self, worker: WorkerIx, vanished: bool) {
+        self.slots[worker as usize].vanished = vanished;
     }
 
     /// Returns the reputation of a worker and reserves its index.
