@@ -124,6 +124,7 @@ pub(crate) fn status(report: &StatusReport) -> v1::Status {
         tasks_total: tasks.total,
         tasks_done: tasks.done,
         tasks_leased: tasks.leased,
+        tasks_counting: tasks.counting,
         tasks_pending: tasks.pending,
         tasks_parked: tasks.parked,
         solutions_so_far: status.solutions_so_far.to_string(),

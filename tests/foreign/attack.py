@@ -56,12 +56,20 @@ class Group:
     forges: bool = False
     # Claims many threads and submits at once.
     hurries: bool = False
+    # Calls and wants no work.
+    idles: bool = False
     start_at: float = 0.0
 
     @property
     def honest(self):
-        bad = (self.lie_rate, self.bit_errors, self.holds, self.parks, self.forges, self.hurries)
-        return not any(bad)
+        greedy = self.holds or self.parks or self.hurries
+        return not (greedy or self.forges or self.idles or self.lie_rate or self.bit_errors)
+
+    @property
+    def seconds_wanted(self):
+        if self.idles:
+            return 0.0
+        return 30.0 if self.holds or self.parks or self.hurries else 0.2
 
 
 def honest(size, token="good"):
@@ -95,6 +103,7 @@ SCENARIOS = {
     ],
     "2 holders + 2 honest, 2 tokens": [honest(2), Group("evil", 2, holds=True)],
     "5 parkers + 2 honest, 2 tokens": [honest(2), Group("evil", 5, parks=True)],
+    "idle stranger + 2 honest, 2 tokens": [honest(2), Group("evil", idles=True)],
     "counts that were never leased + 2 honest, 2 tokens": [honest(2), Group("evil", forges=True)],
     "claimed speed 100 % + a token that confirms it + 2 honest": [
         honest(2),
@@ -108,6 +117,9 @@ SCENARIOS = {
         honest(1),
     ],
 }
+
+
+MADE_UP = "12 identities of 2 tokens make up all counts"
 
 
 class ExactCounts:
@@ -124,6 +136,19 @@ class ExactCounts:
 def journal(directory):
     paths = sorted(pathlib.Path(directory).glob("runs/*/journal*.jsonl"))
     return [json.loads(line) for path in paths for line in path.read_text("utf-8").splitlines()]
+
+
+class MadeUpCounts:
+    """Counts of a board that nobody has counted."""
+
+    core_seconds = 1.0
+    seconds = collections.defaultdict(float)
+
+    class Counts(dict):
+        def __missing__(self, task):
+            return 8 * int.from_bytes(hashlib.sha256(str(task).encode()).digest()[:4], "big")
+
+    counts = Counts()
 
 
 class Client(threading.Thread):
@@ -205,7 +230,7 @@ class Client(threading.Thread):
                 worker=self.info,
                 held=self.held(),
                 partials=self.forged() if self.group.forges else partials,
-                seconds_wanted=30.0 if self.group.holds or self.group.parks or self.group.hurries else 0.2,
+                seconds_wanted=self.group.seconds_wanted,
                 secret=self.secret,
             )
             try:
@@ -260,6 +285,8 @@ class Attack:
         self.groups, self.recheck, self.seed = SCENARIOS[name], recheck, seed
         self.slow, self.done = options.slow, 0.0
         self.victim = b""
+        # Kinds of alerts, with the seconds after which they were first seen.
+        self.alerts = {}
         self.over = threading.Event()
 
     def queensctl(self, *arguments):
@@ -321,6 +348,8 @@ class Attack:
             status = self.status()
             if status:
                 self.done = status["fraction_done"]
+                for alert in status["alerts"]:
+                    self.alerts.setdefault(alert["kind"], round(time.monotonic() - begun, 1))
                 if status["state"] in ENDS and (status["result"] or status["state"] == "disputed"):
                     break
             time.sleep(0.5)
@@ -363,6 +392,22 @@ class Attack:
         }
 
 
+def make_up(options):
+    """Lets clients make up the counts of a board that no machine can count in the time; prints what remains of them."""
+    groups = [liars(1.0, token, size=6, hurries=True) for token in ("evil", "evil-2")]
+    SCENARIOS[MADE_UP] = groups
+    with tempfile.TemporaryDirectory() as scratch:
+        attack = Attack(options, MadeUpCounts, MADE_UP, "auto", 0)
+        attack.judge = lambda status, workers, clients, seconds: {
+            "seconds": round(seconds),
+            "state": status["state"],
+            "tasks": status["tasks"],
+            "barred": sum(worker["state"] == "barred" for worker in workers),
+            "alerts": attack.alerts,
+        }
+        print(json.dumps(attack.run(scratch)))
+
+
 def standing_counts(records):
     """The count of each task according to the journal; disputed tasks have none."""
     counts, final = collections.defaultdict(list), {}
@@ -389,7 +434,9 @@ def printed_bound(checks):
 
 
 def coordinator_command(options):
-    command = [options.programs / "coordinator", "--n", str(options.n), "--method", "rows"]
+    command = [options.programs / "coordinator", "--n", str(options.n)]
+    if not options.make_up:
+        command += ["--method", "rows"]
     return command + (["--task-cost", str(options.task_cost)] if options.task_cost else [])
 
 
@@ -432,8 +479,12 @@ def main():
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a run may take")
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
     parser.add_argument("--recheck", nargs="*", default=["auto", "all"])
+    parser.add_argument("--make-up", type=float, help="only make up counts of N = 28, for this many seconds")
     options = parser.parse_args()
     options.programs = options.programs.resolve()
+    if options.make_up:
+        options.n, options.limit, options.task_cost = 28, options.make_up, None
+        return make_up(options)
     exact, results = count_exactly(options), []
     for seed in range(options.seeds):
         for name in SCENARIOS:

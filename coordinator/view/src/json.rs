@@ -8,7 +8,7 @@ use proto::v1;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-use super::{lists::Verification, run_of};
+use super::{lists::Verification, run_of, run_view::Alert};
 
 /// A value of a message's enumeration, as its word.
 #[derive(Debug, Serialize)]
@@ -144,6 +144,7 @@ pub struct Status {
     referee: Option<Referee>,
     /// Reason that the run makes no progress; empty otherwise.
     reason: String,
+    alerts: Vec<Alert>,
     coordinator: Option<Coordinator>,
     /// Present once the run is finished.
     result: Option<Result>,
@@ -155,6 +156,8 @@ struct Tasks {
     total: u64,
     done: u64,
     leased: u64,
+    /// Leased tasks that a thread has started.
+    counting: u64,
     pending: u64,
     parked: u64,
 }
@@ -223,6 +226,7 @@ impl TryFrom<&v1::Status> for Status {
                 total: status.tasks_total,
                 done: status.tasks_done,
                 leased: status.tasks_leased,
+                counting: status.tasks_counting,
                 pending: status.tasks_pending,
                 parked: status.tasks_parked,
             },
@@ -253,6 +257,7 @@ impl TryFrom<&v1::Status> for Status {
                 disputed_tasks: referee.disputed,
             }),
             reason: status.reason.clone(),
+            alerts: Alert::all(status),
             coordinator: status.coordinator.as_ref().map(|coordinator| Coordinator {
                 name: coordinator.name.clone(),
                 since_unix_ms: coordinator.since_unix_ms,

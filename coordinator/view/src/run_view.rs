@@ -8,6 +8,7 @@ use common::{
     published::{plausible_total, published_counts},
 };
 use proto::v1::{self, CheckOutcome, RunState, WorkerState};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -344,10 +345,11 @@ fn verification(status: &v1::Status) -> (Rating, String) {
 
 fn tasks(status: &v1::Status) -> String {
     format!(
-        "{} of {} done, {} leased, {} pending, {} parked",
+        "{} of {} done, {} counting, {} queued, {} pending, {} parked",
         thousands(status.tasks_done.into()),
         plural(status.tasks_total, "task"),
-        thousands(status.tasks_leased.into()),
+        thousands(status.tasks_counting.into()),
+        thousands(status.tasks_leased.saturating_sub(status.tasks_counting).into()),
         thousands(status.tasks_pending.into()),
         thousands(status.tasks_parked.into()),
     )
@@ -441,7 +443,7 @@ fn implausible_total(status: &v1::Status) -> Option<String> {
 }
 
 /// A condition that needs an operator's attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertKind {
     CheckFailed,
@@ -469,7 +471,8 @@ impl fmt::Display for AlertKind {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A condition of a run that needs an operator's attention.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Alert {
     /// The kind, for programs.
     pub kind: AlertKind,

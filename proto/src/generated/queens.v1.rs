@@ -757,6 +757,9 @@ pub struct Status {
     pub tasks_done: u64,
     #[prost(uint64, tag = "4")]
     pub tasks_leased: u64,
+    /// Leased tasks that a thread has started.
+    #[prost(uint64, tag = "24")]
+    pub tasks_counting: u64,
     #[prost(uint64, tag = "5")]
     pub tasks_pending: u64,
     #[prost(uint64, tag = "6")]

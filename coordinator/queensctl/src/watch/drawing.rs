@@ -332,6 +332,7 @@ mod tests {
             tasks_total: 2_000_000,
             tasks_done: 1_234_567,
             tasks_leased: 12_345,
+            tasks_counting: 512,
             tasks_pending: 753_087,
             tasks_parked: 1,
             tasks_confirmed: 24_691,

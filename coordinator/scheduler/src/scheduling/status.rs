@@ -40,6 +40,8 @@ pub struct TaskNumbers {
     pub total: u64,
     pub done: u64,
     pub leased: u64,
+    /// Leased tasks that a thread has started.
+    pub counting: u64,
     pub pending: u64,
     pub parked: u64,
     pub disputed: u64,
@@ -486,6 +488,7 @@ fn task_numbers(run: &run::Run) -> TaskNumbers {
         total: run.tasks().len(),
         done: number(Stage::Done),
         leased: number(Stage::Leased),
+        counting: run.counting(),
         pending: number(Stage::Pending),
         parked: number(Stage::Parked),
         disputed: number(Stage::Disputed),

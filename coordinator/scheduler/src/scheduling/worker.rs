@@ -18,6 +18,9 @@ const MAX_DECLINED_RUNS: usize = 16;
 /// Maximum plausible speed of a thread, as a multiple of the reference thread.
 const MAX_SPEEDUP: f64 = 20.0;
 
+/// Maximum plausible number of a machine's threads, however many it states.
+const MAX_MACHINE_THREADS: u32 = 1_024;
+
 /// Weight of a measurement relative to the next one in a measured speed.
 const SPEED_DECAY: f64 = 0.9;
 
@@ -199,7 +202,8 @@ impl Worker {
 
     /// Returns whether the worker's counts came faster than any known machine could make them.
     pub(super) fn is_implausible(&self) -> bool {
-        let most = MAX_SPEEDUP * REFERENCE_SPEED * f64::from(self.info.threads.max(1));
+        let threads = self.info.threads.clamp(1, MAX_MACHINE_THREADS);
+        let most = MAX_SPEEDUP * REFERENCE_SPEED * f64::from(threads);
         self.speed.per_second().is_some_and(|speed| speed > most)
     }
 

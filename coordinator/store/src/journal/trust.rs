@@ -225,6 +225,7 @@ mod tests {
             record(Trust::Trusted),
             record(Trust::Barred),
             record(Trust::SelfTestPassed { passed: 16 }),
+            record(Trust::Trusted),
             record(Trust::SelfTestFailed { from_unix_ms: 5 }),
         ];
         let open = || TrustChain::read(&path, true);

@@ -110,6 +110,15 @@ impl Run {
         self.leases.by_task.keys().copied()
     }
 
+    /// Returns the number of leased tasks that a thread has started.
+    pub(crate) fn counting(&self) -> u64 {
+        let is_counting = |(task, leases): &(&TaskIx, &Vec<(WorkerIx, Lease)>)| {
+            self.tasks.stage(**task) == Stage::Leased
+                && leases.iter().any(|(_, lease)| lease.started.is_some())
+        };
+        self.leases.by_task.iter().filter(is_counting).count() as u64
+    }
+
     /// Adds a lease, and moves its task to the stage that it requires.
     pub(crate) fn add_lease(
         &mut self,
