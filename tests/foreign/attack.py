@@ -294,7 +294,7 @@ class Attack:
         join = next(self.data.glob("**/operator.join"), None)
         if join is None:
             return []
-        command = [self.options.programs / "queensctl", "--join", f"@{join}", *arguments]
+        command = [self.options.programs / "queensctl", "--timeout", "60s", "--join", f"@{join}", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
@@ -344,9 +344,10 @@ class Attack:
         begun = time.monotonic()
         for client in clients:
             client.start()
+        status = None
         while time.monotonic() < deadline:
-            status = self.status()
-            if status:
+            if latest := self.status():
+                status = latest
                 self.done = status["fraction_done"]
                 for alert in status["alerts"]:
                     self.alerts.setdefault(alert["kind"], round(time.monotonic() - begun, 1))

@@ -251,6 +251,33 @@ fn a_token_permits_what_its_role_may_until_it_is_revoked() {
 }
 
 #[test]
+fn a_worker_keeps_its_identity_when_its_token_is_renewed() {
+    let cluster = Cluster::public(&["--n", "12"]);
+    let coordinator = cluster.start(&[]);
+    let operator = coordinator.join_for("queensctl status");
+    let count = |join: &str| {
+        let spool = cluster.path("spool");
+        let spool = spool.to_str().unwrap();
+        let arguments = ["--threads", "1", "--spool", spool, "--idle-timeout", "1s"];
+        Process::run(command("worker", &arguments).env("QUEENS_JOIN", join))
+    };
+    let join_of = |end: End| {
+        let line = end.ok().stdout;
+        line.strip_prefix("QUEENS_JOIN=").unwrap().split(' ').next().unwrap().to_owned()
+    };
+    let create = ["token", "create", "--role", "worker", "--name", "lab"];
+    let first = join_of(joined(&operator, &create));
+    count(&first).ok();
+    let renewed = join_of(joined(&operator, &["token", "renew", "lab"]));
+    joined(&first, &["status"]).refused(1, &["unknown token"]);
+    joined(&operator, &["submit", "--n", "13"]).ok();
+    count(&renewed).ok();
+    let workers = joined(&operator, &["workers", "--json"]).ok().stdout;
+    assert_eq!(workers.lines().count(), 1, "one identity: {workers}");
+    joined(&operator, &["token", "renew", "none"]).refused(1, &["no active token 'none'"]);
+}
+
+#[test]
 fn a_join_string_of_another_coordinator_is_refused() {
     let [here, other] = [(); 2].map(|()| Cluster::public(&["--n", "12"]));
     let _coordinators = [&here, &other].map(|cluster| cluster.start(&[]));

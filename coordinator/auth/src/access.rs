@@ -114,6 +114,7 @@ pub const CALLS: &[(&str, Access)] = &[
     ("/queens.v1.Runs/Delete", Access::Operator),
     ("/queens.v1.Tokens/Create", Access::Operator),
     ("/queens.v1.Tokens/List", Access::Operator),
+    ("/queens.v1.Tokens/Renew", Access::Operator),
     ("/queens.v1.Tokens/Revoke", Access::Operator),
     // Probes of load balancers have no token; they learn only that the port answers.
     ("/grpc.health.v1.Health/Check", Access::Open),

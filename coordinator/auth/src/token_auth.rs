@@ -126,6 +126,13 @@ impl TokenAuth {
         self.join_string(token)
     }
 
+    /// Replaces the secret of a token and returns its new join string.
+    pub fn renew(&self, name: &str) -> Result<JoinString, TokenAuthError> {
+        let now = self.clock.now().0;
+        let token = self.change(|tokens| tokens.renew(name, now, rand::random()))??;
+        self.join_string(token)
+    }
+
     /// Revokes all tokens of this name or ID; returns how many were not revoked before.
     pub fn revoke(&self, name_or_id: &str) -> Result<usize, TokenAuthError> {
         let now = self.clock.now().0;

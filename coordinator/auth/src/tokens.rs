@@ -111,6 +111,10 @@ pub enum BadTokenRequest {
     /// Records could not distinguish two live tokens of one name.
     #[error("a token '{0}' exists: revoke it, or choose another name")]
     Taken(String),
+    #[error("no active token '{}' (see `queensctl token list`)", Escaped(.0))]
+    NoSuch(String),
+    #[error("only a worker's token is renewed: revoke the other one and create another")]
+    NotRenewed,
     #[error("only a worker's token can be trusted, or limited to a number of machines")]
     NotWorker,
     #[error("there are {MAX_TOKENS} tokens: revoke some")]
@@ -164,6 +168,30 @@ impl TokenBook {
             trusted,
             machines,
         });
+        Ok(token)
+    }
+
+    /// Replaces the secret of a worker's token; a lifetime begins again. `random` is the secret.
+    ///
+    /// The id stays, and with it the identities of the token's workers. Tokens of other roles have none to keep, but
+    /// sessions, which a new secret would not end.
+    pub fn renew(
+        &mut self,
+        name: &str,
+        now_unix_ms: u64,
+        random: [u8; 32],
+    ) -> Result<Token, BadTokenRequest> {
+        let live = |entry: &&mut TokenEntry| entry.refusal(now_unix_ms).is_none();
+        let entry = self.0.iter_mut().filter(live).find(|entry| entry.name == name);
+        let entry = entry.ok_or_else(|| BadTokenRequest::NoSuch(name.to_owned()))?;
+        if entry.role != Role::Worker {
+            return Err(BadTokenRequest::NotRenewed);
+        }
+        let token = Token::new(entry.id, random);
+        let lifetime_ms = entry.expires_unix_ms.map(|at| at - entry.created_unix_ms);
+        entry.hash = hash_of(&token);
+        entry.created_unix_ms = now_unix_ms;
+        entry.expires_unix_ms = lifetime_ms.map(|time| now_unix_ms.saturating_add(time));
         Ok(token)
     }
 
@@ -256,6 +284,22 @@ mod tests {
         let revoked = Err(AuthError::Revoked("lab-a".to_owned()));
         assert_eq!(book.check(&token, 2_000).cloned(), revoked);
         assert_eq!(book.revoke("lab-a", 3_000), 0, "twice");
+    }
+
+    #[test]
+    fn a_renewed_token_keeps_all_but_its_secret() {
+        let (mut book, token) = book();
+        let renewed = book.renew("lab-a", 2_000, [6; 32]).unwrap();
+        assert_eq!(book.check(&token, 2_000).cloned(), Err(AuthError::Unknown));
+        let entry = book.check(&renewed, 2_000).unwrap();
+        assert_eq!((entry.id, entry.role), (token.id(), Role::Worker));
+        assert_eq!(entry.expires_unix_ms, Some(3_602_000), "an hour from now");
+        for (name, now) in [("lab-b", 2_000), ("lab-a", 3_602_000)] {
+            let missing = Err(BadTokenRequest::NoSuch(name.to_owned()));
+            assert_eq!(book.renew(name, now, [7; 32]), missing);
+        }
+        book.create(NewToken::new(Role::Viewer, "screen"), 1_000, [8; 36]).unwrap();
+        assert_eq!(book.renew("screen", 2_000, [9; 32]), Err(BadTokenRequest::NotRenewed));
     }
 
     #[test]

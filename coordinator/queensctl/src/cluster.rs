@@ -8,8 +8,9 @@ use cli::{duration::duration, threads::at_least_one};
 use proto::{
     connect::{AuthChannel, JoinString},
     v1::{
-        self, CreateTokenRequest, DashboardRequest, DrainRequest, EventsRequest, ListTokensRequest,
-        RevokeTokenRequest, TrustRequest, WorkersRequest, tokens_client::TokensClient,
+        self, CreateTokenRequest, CreateTokenResponse, DashboardRequest, DrainRequest,
+        EventsRequest, ListTokensRequest, RenewTokenRequest, RevokeTokenRequest, TrustRequest,
+        WorkersRequest, tokens_client::TokensClient,
     },
 };
 use serde_json::{Value, json};
@@ -160,6 +161,14 @@ pub(super) enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Replace the secret of a worker's token, after a leak for example: its workers keep identities and leases
+    Renew {
+        /// The token's name
+        name: String,
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Revoke a token: its calls are rejected immediately, and its open streams end
     Revoke {
         /// The token's name or id
@@ -201,6 +210,10 @@ pub(super) async fn token(connection: &Connection, command: &TokenCommand) -> an
     match command {
         TokenCommand::Create(options) => create(connection, &mut client, options).await,
         TokenCommand::List { json } => list(connection, &mut client, *json).await,
+        TokenCommand::Renew { name, json } => {
+            let request = RenewTokenRequest { name: name.clone() };
+            print_join(&connection.ask(client.renew(request)).await?, *json)
+        }
         TokenCommand::Revoke { name } => {
             let request = RevokeTokenRequest { name: name.clone() };
             let revoked = connection.ask(client.revoke(request)).await?.revoked;
@@ -221,8 +234,12 @@ async fn create(
         trusted: options.trusted,
         machines: options.machines.map(NonZeroU32::get),
     };
-    let created = connection.ask(client.create(request)).await?;
-    if options.json {
+    print_join(&connection.ask(client.create(request)).await?, options.json)
+}
+
+/// Prints a new token with its join string.
+fn print_join(created: &CreateTokenResponse, json: bool) -> anyhow::Result<()> {
+    if json {
         let mut shown = created.token.as_ref().map_or_else(|| json!({}), token_json);
         shown["join"] = json!(created.join);
         // For HTTP clients.
@@ -231,9 +248,9 @@ async fn create(
         }
         return print_json(&shown);
     }
-    let program = match options.role {
-        Role::Worker => "worker",
-        Role::Operator | Role::Viewer => "queensctl status",
+    let program = match created.token.as_ref().map(v1::Token::role) {
+        Some(v1::Role::Worker) => "worker",
+        _ => "queensctl status",
     };
     eprint_line("Join command (contains a secret, shown only once):");
     print(&format!("QUEENS_JOIN={} {program}", created.join))

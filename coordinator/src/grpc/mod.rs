@@ -11,7 +11,9 @@ use auth::{
 };
 use common::{limits::MESSAGE_BYTES, sync::SyncRequest};
 use proto::{
-    CallId, sent_secret,
+    CallId,
+    connect::JoinString,
+    sent_secret,
     v1::{
         self, FILE_DESCRIPTOR_SET,
         runs_server::RunsServer,
@@ -243,6 +245,25 @@ impl TokensService {
             .map_err(|error| Status::internal(error.to_string()))?
     }
 
+    /// Issues a join string, and describes its token.
+    async fn issue<F>(&self, work: F) -> Answer<v1::CreateTokenResponse>
+    where
+        F: FnOnce(&TokenAuth) -> Result<JoinString, TokenAuthError> + Send + 'static,
+    {
+        let (join, entry) = self
+            .with(move |auth| {
+                let join = work(auth).map_err(refused)?;
+                let id = join.token().id();
+                let entry = auth.list().into_iter().find(|entry| entry.id == id);
+                Ok((join, entry))
+            })
+            .await?;
+        Ok(Response::new(v1::CreateTokenResponse {
+            join: join.expose(),
+            token: entry.as_ref().map(|entry| self.token(entry)),
+        }))
+    }
+
     fn token(&self, entry: &TokenEntry) -> v1::Token {
         v1::Token {
             id: entry.id.to_string(),
@@ -283,19 +304,18 @@ impl Tokens for TokensService {
         let lifetime = lifetime_seconds.map(Duration::from_secs);
         let machines = machines.map(NonZeroU32::try_from).transpose();
         let machines = machines.map_err(|_| Status::invalid_argument("machines: at least 1"))?;
-        let (join, entry) = self
-            .with(move |auth| {
-                let new = NewToken { role, name: &name, lifetime, trusted, machines };
-                let join = auth.create(new).map_err(refused)?;
-                let id = join.token().id();
-                let entry = auth.list().into_iter().find(|entry| entry.id == id);
-                Ok((join, entry))
-            })
-            .await?;
-        Ok(Response::new(v1::CreateTokenResponse {
-            join: join.expose(),
-            token: entry.as_ref().map(|entry| self.token(entry)),
-        }))
+        self.issue(move |auth| {
+            auth.create(NewToken { role, name: &name, lifetime, trusted, machines })
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        request: Request<v1::RenewTokenRequest>,
+    ) -> Answer<v1::CreateTokenResponse> {
+        let name = request.into_inner().name;
+        self.issue(move |auth| auth.renew(&name)).await
     }
 
     async fn list(

@@ -2650,6 +2650,12 @@ pub struct ListTokensResponse {
     pub tokens: ::prost::alloc::vec::Vec<Token>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenewTokenRequest {
+    /// The token's name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RevokeTokenRequest {
     /// The token's name or id.
     #[prost(string, tag = "1")]
@@ -2820,6 +2826,29 @@ pub mod tokens_client {
             req.extensions_mut().insert(GrpcMethod::new("queens.v1.Tokens", "List"));
             self.inner.unary(req, path, codec).await
         }
+        /// Replaces the secret of a worker's token. Id, name and limits stay, and a lifetime begins again.
+        /// Workers with the new secret keep their identities and leases, which belong to the token's id.
+        pub async fn renew(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RenewTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateTokenResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/queens.v1.Tokens/Renew");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("queens.v1.Tokens", "Renew"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Revokes a token, effective from the next call on.
         pub async fn revoke(
             &mut self,
@@ -2869,6 +2898,15 @@ pub mod tokens_server {
             request: tonic::Request<super::ListTokensRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListTokensResponse>,
+            tonic::Status,
+        >;
+        /// Replaces the secret of a worker's token. Id, name and limits stay, and a lifetime begins again.
+        /// Workers with the new secret keep their identities and leases, which belong to the token's id.
+        async fn renew(
+            &self,
+            request: tonic::Request<super::RenewTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateTokenResponse>,
             tonic::Status,
         >;
         /// Revokes a token, effective from the next call on.
@@ -3030,6 +3068,49 @@ pub mod tokens_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/queens.v1.Tokens/Renew" => {
+                    #[allow(non_camel_case_types)]
+                    struct RenewSvc<T: Tokens>(pub Arc<T>);
+                    impl<T: Tokens> tonic::server::UnaryService<super::RenewTokenRequest>
+                    for RenewSvc<T> {
+                        type Response = super::CreateTokenResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RenewTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Tokens>::renew(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RenewSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
