@@ -93,6 +93,11 @@ SCENARIOS = {
     "100 identities 5 % + 2 honest, 2 tokens": [honest(2), liars(0.05, size=100, cores=8)],
     "100 identities 100 % + 2 honest, 2 tokens": [honest(2), liars(1.0, size=100, cores=8)],
     "renamed after a bar, 100 %, same token": [honest(2), liars(1.0, "good", renames=True)],
+    "leaked token, renamed after each bar, 100 % + 2 honest, 1 with another token": [
+        honest(2),
+        liars(1.0, "good", renames=True),
+        honest(1, "good-2"),
+    ],
     "impersonates an honest machine, same token": [
         honest(2),
         liars(1.0, "good", impersonates=True),
