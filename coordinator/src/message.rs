@@ -255,6 +255,7 @@ pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
         paused: worker.paused.clone(),
         current_task: worker.current_task.map(|(task, _)| task.0),
         current_task_ms: worker.current_task.map_or(0, |(_, ms)| ms),
+        device: info.device.clone(),
     }
 }
 

@@ -110,7 +110,7 @@ impl Field<Vec<u8>> for Proof {
     }
 }
 
-/// A human-readable reason.
+/// A human-readable reason or name.
 impl Field<String> for String {
     fn decode(field: &str, wire: String) -> Result<Self, BadMessage> {
         text(field, limits::REASON_BYTES, wire)
@@ -413,6 +413,7 @@ impl TryFrom<v1::WorkerInfo> for WorkerInfo {
             threads: worker.threads,
             memory_bytes_per_thread: worker.memory_bytes_per_thread,
             machine: worker.machine,
+            device: Field::decode("device", worker.device)?,
         })
     }
 }
@@ -427,6 +428,7 @@ impl From<WorkerInfo> for v1::WorkerInfo {
             threads: worker.threads,
             memory_bytes_per_thread: worker.memory_bytes_per_thread,
             machine: worker.machine,
+            device: worker.device.encode(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Choice of OpenCL devices, and their self-test.
 
-use std::{str::FromStr, sync::Arc};
+use std::{collections::BTreeMap, str::FromStr, sync::Arc};
 
 use accelerator::{Device, DeviceError, Tuning, devices};
 use cli::memory::MemorySize;
@@ -91,6 +91,17 @@ fn gpus(memory: Option<MemorySize>) -> Vec<Arc<Device>> {
     passed
 }
 
+/// Lists names of devices, with their number if several have one name.
+pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut numbers = BTreeMap::new();
+    names.for_each(|name| *numbers.entry(name).or_insert(0_u32) += 1);
+    let listed = numbers.into_iter().map(|(name, number)| match number {
+        1 => name.to_owned(),
+        _ => format!("{number} × {name}"),
+    });
+    listed.collect::<Vec<_>>().join(", ")
+}
+
 /// Opens and tests a device.
 ///
 /// # Errors
@@ -100,4 +111,20 @@ pub fn tested(index: usize, memory: Option<MemorySize>) -> Result<Arc<Device>, D
     let device = Device::open(index, memory, Tuning::default())?;
     device.self_test()?;
     Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list;
+
+    #[test]
+    fn devices_are_listed_by_name() {
+        for (names, listed) in [
+            (&[][..], ""),
+            (&["NVIDIA H100"], "NVIDIA H100"),
+            (&["NVIDIA H100", "AMD MI300X", "NVIDIA H100"], "AMD MI300X, 2 × NVIDIA H100"),
+        ] {
+            assert_eq!(list(names.iter().copied()), listed);
+        }
+    }
 }

@@ -98,6 +98,7 @@ pub async fn run(
             [] => budget.kernel.name(),
             [..] => KernelName::OpenCl,
         },
+        device: devices::list(config.devices.iter().map(|device| device.name())),
         threads: budget.threads.get(),
         memory_bytes_per_thread: budget.memory_bytes_per_thread(),
         machine: config::machine_number(),
@@ -155,12 +156,13 @@ fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spoo
     );
     let kernels: Vec<_> = Kernel::available().iter().map(Kernel::to_string).collect();
     tracing::info!(
-        "queens worker {} '{}': coordinator {}, kernel {} of {}, {} with {} each, spool {spool}",
+        "queens worker {} '{}': coordinator {}, kernel {} of {}, {}{} with {} each, spool {spool}",
         info.version,
         info.name,
         config.coordinator,
-        info.kernel,
+        config.budget.kernel,
         kernels.join(", "),
+        if info.device.is_empty() { String::new() } else { format!("device {}, ", info.device) },
         plural(info.threads, "thread"),
         MemorySize::at_least(info.memory_bytes_per_thread),
     );

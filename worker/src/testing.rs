@@ -12,7 +12,7 @@ use common::{
     kernel::{Kernel, KernelName},
     method::Layout,
     plan::{Plan, TaskId},
-    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
+    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef},
     self_test::SelfTestError,
     sync::{Acknowledgement, Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
     test_fixture::plan_of_cost,
@@ -76,14 +76,13 @@ pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
 pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
     Settings {
         info: WorkerInfo {
-            id: WorkerId(0),
             session: SessionId(6),
             name: "tester".to_owned(),
             version: "0".to_owned(),
             kernel: KernelName::Scalar,
             threads: 2,
             memory_bytes_per_thread: 1 << 24,
-            machine: 0,
+            ..WorkerInfo::default()
         },
         idle_timeout: Some(Duration::from_secs(60)),
         drain_limit: Duration::from_secs(25),

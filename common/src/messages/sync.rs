@@ -51,6 +51,8 @@ pub struct WorkerInfo {
     pub name: String,
     pub version: String,
     pub kernel: KernelName,
+    /// Names of the devices that count beside the CPU; empty without any.
+    pub device: String,
     pub threads: u32,
     /// Maximum memory per counting thread, in bytes.
     pub memory_bytes_per_thread: u64,

@@ -339,6 +339,8 @@ pub struct Worker {
     version: String,
     /// null until the worker has called since the coordinator's start.
     kernel: Option<Word<v1::Kernel>>,
+    /// Names of the devices that count beside the CPU; empty without any.
+    device: String,
     threads: u32,
     state: Word<v1::WorkerState>,
     leases: u64,
@@ -364,6 +366,7 @@ impl From<&v1::Worker> for Worker {
             name: worker.name.clone(),
             version: worker.version.clone(),
             kernel: (worker.threads > 0).then(|| Word(worker.kernel())),
+            device: worker.device.clone(),
             threads: worker.threads,
             state: Word(worker.state()),
             leases: worker.leases,

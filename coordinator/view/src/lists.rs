@@ -349,7 +349,10 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
                     _ => format!("{} ({short})", worker.name),
                 },
                 worker.state().to_string(),
-                worker.kernel().to_string(),
+                match worker.device.as_str() {
+                    "" => worker.kernel().to_string(),
+                    device => format!("{} ({device})", worker.kernel()),
+                },
                 worker.threads.to_string(),
                 worker.crews.to_string(),
                 cores(worker.cost_per_second),
@@ -595,6 +598,18 @@ mod tests {
             text.ends_with("1,000,000 tasks, about 126,839 core-years, 811.1 MiB of disk"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_device_stands_beside_its_kernel() {
+        let device = "NVIDIA H100 80GB HBM3".to_owned();
+        let gpu = v1::Worker { kernel: v1::Kernel::Opencl.into(), device, ..worker("gpu") };
+        let wide = workers_table(std::slice::from_ref(&gpu), None);
+        assert!(wide.contains(" opencl (NVIDIA H100 80GB HBM3) "), "{wide}");
+        let narrow = workers_table(std::slice::from_ref(&gpu), Some(WIDTH));
+        assert!(narrow.lines().all(|line| line.chars().count() <= WIDTH), "{narrow}");
+        let json = serde_json::to_value(crate::json::Worker::from(&gpu)).unwrap();
+        assert_eq!((&json["kernel"], &json["device"]), (&"opencl".into(), &gpu.device.into()));
     }
 
     #[test]

@@ -80,6 +80,7 @@ impl Words {
             threads: 1 + u32::try_from(self.up_to(u64::from(limits::THREADS) - 1)).unwrap(),
             memory_bytes_per_thread: self.next(),
             machine: self.next(),
+            device: self.text(limits::REASON_BYTES),
         }
     }
 

@@ -208,6 +208,9 @@ pub struct WorkerInfo {
     /// and is never published.
     #[prost(fixed64, tag = "8")]
     pub machine: u64,
+    /// Human-readable names of the devices that count beside the CPU; empty without any.
+    #[prost(string, tag = "9")]
+    pub device: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeldLease {
@@ -964,6 +967,9 @@ pub struct Worker {
     pub current_task: ::core::option::Option<u64>,
     #[prost(uint64, tag = "15")]
     pub current_task_ms: u64,
+    /// Human-readable names of the devices that count beside the CPU; empty without any.
+    #[prost(string, tag = "16")]
+    pub device: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DashboardRequest {}

@@ -69,6 +69,7 @@ impl FakeWorker {
             threads: 1,
             memory_bytes_per_thread: 1 << 30,
             machine: number,
+            ..WorkerInfo::default()
         };
         Self { info, held: Vec::new(), started: false, seconds_wanted: 0.0 }
     }

@@ -146,6 +146,7 @@ impl Worker {
             threads: slots * u32::from(crew),
             memory_bytes_per_thread: memory,
             machine: u64::try_from(id).unwrap_or(0),
+            ..WorkerInfo::default()
         };
         Self {
             engine: tested_engine(settings(info.clone(), Vec::new()), *ORIGIN),

@@ -139,6 +139,11 @@ impl Device {
         Arc::new(Self::new(self.index, description, self.memory_bytes, program, tuning))
     }
 
+    /// Returns the name that its driver gives it.
+    pub fn name(&self) -> &str {
+        &self.description.name
+    }
+
     /// Returns why the device is not used any more.
     pub fn failure(&self) -> Option<&DeviceError> {
         self.failure.get()

@@ -182,7 +182,8 @@ impl Worker {
         };
         self.session = Some(info.session);
         if self.info != *info {
-            if (self.info.kernel, &self.info.version) != (info.kernel, &info.version) {
+            let known = (self.info.kernel, &self.info.device, &self.info.version);
+            if known != (info.kernel, &info.device, &info.version) {
                 self.speed = Speed::default();
             }
             self.info = info.clone();

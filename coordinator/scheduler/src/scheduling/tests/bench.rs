@@ -66,6 +66,7 @@ impl ScriptedWorker {
                 threads: 1,
                 memory_bytes_per_thread: 1 << 30,
                 machine: u64::try_from(id).unwrap() + 1,
+                ..WorkerInfo::default()
             },
             held: Vec::new(),
             wants: 60.0,
