@@ -149,8 +149,10 @@ fn arguments_override_the_environment() {
 
 #[test]
 fn commands_without_a_coordinator_print_what_their_transcript_shows() {
-    let transcript = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/explore.md");
-    check_transcript(&transcript, tempfile::tempdir().unwrap().path());
+    for transcript in ["tests/cli/explore.md", "../docs/capacity.md"] {
+        let transcript = Path::new(env!("CARGO_MANIFEST_DIR")).join(transcript);
+        check_transcript(&transcript, tempfile::tempdir().unwrap().path());
+    }
 }
 
 #[test]
