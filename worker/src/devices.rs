@@ -92,7 +92,11 @@ fn gpus(memory: Option<MemorySize>) -> Vec<Arc<Device>> {
 }
 
 /// Lists names of devices, with their number if several have one name.
-pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub fn list(devices: &[Arc<Device>]) -> String {
+    listed(devices.iter().map(|device| device.name()))
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut numbers = BTreeMap::new();
     names.for_each(|name| *numbers.entry(name).or_insert(0_u32) += 1);
     let listed = numbers.into_iter().map(|(name, number)| match number {
@@ -115,16 +119,16 @@ pub fn tested(index: usize, memory: Option<MemorySize>) -> Result<Arc<Device>, D
 
 #[cfg(test)]
 mod tests {
-    use super::list;
+    use super::listed;
 
     #[test]
     fn devices_are_listed_by_name() {
-        for (names, listed) in [
+        for (names, text) in [
             (&[][..], ""),
             (&["NVIDIA H100"], "NVIDIA H100"),
             (&["NVIDIA H100", "AMD MI300X", "NVIDIA H100"], "AMD MI300X, 2 × NVIDIA H100"),
         ] {
-            assert_eq!(list(names.iter().copied()), listed);
+            assert_eq!(listed(names.iter().copied()), text);
         }
     }
 }

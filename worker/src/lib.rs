@@ -98,7 +98,7 @@ pub async fn run(
             [] => budget.kernel.name(),
             [..] => KernelName::OpenCl,
         },
-        device: devices::list(config.devices.iter().map(|device| device.name())),
+        device: devices::list(&config.devices),
         threads: budget.threads.get(),
         memory_bytes_per_thread: budget.memory_bytes_per_thread(),
         machine: config::machine_number(),

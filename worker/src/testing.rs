@@ -125,7 +125,7 @@ pub(crate) fn budget(threads: u32) -> ComputeBudget {
 pub(crate) fn counters(
     count: impl Fn(&CounterConfig, &Job) -> Result<u64, CountError> + Clone + Send + Sync + 'static,
 ) -> Arc<MakeCounter> {
-    Arc::new(move |_: &Plan, setup: &CounterConfig| {
+    Arc::new(move |_: &Plan, setup: &CounterConfig, _: Option<&_>| {
         let (count, setup) = (count.clone(), *setup);
         Ok(Box::new(move |job: &Job| count(&setup, job)) as CountTask)
     })

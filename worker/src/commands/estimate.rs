@@ -14,12 +14,13 @@ use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde::Serialize;
 use worker::{
     config::ComputeBudget,
+    devices::list,
     local::estimate::{MeasureFailure, Measured, measure, plan_to_measure},
 };
 
 use super::{
     BadRequest, Progress, choice, fail, finish, interruption,
-    options::{Board, Estimate},
+    options::{Board, Estimate, Resources},
     print, print_json, step,
 };
 
@@ -29,7 +30,12 @@ pub(crate) async fn run(arguments: &Estimate) -> ExitCode {
         Ok(plans) => plans,
         Err(bad) => return fail(Exit::Usage, bad),
     };
-    let what = (&to_sample, budget, arguments.budget);
+    let Resources { device, device_memory, .. } = &arguments.board.resources;
+    let devices = match device.open(*device_memory) {
+        Ok(devices) => devices,
+        Err(why) => return fail(Exit::Usage, why),
+    };
+    let what = (&to_sample, budget, &*devices, arguments.budget);
     let mut random = ChaCha8Rng::seed_from_u64(arguments.board.seed);
     let mut random_below = |below| random.random_range(0..below);
     let mut progress = Progress::start(None);
@@ -37,7 +43,9 @@ pub(crate) async fn run(arguments: &Estimate) -> ExitCode {
     let measured = measure(what, &mut random_below, interruption(), &mut show).await;
     drop(progress);
     let report = match measured {
-        Ok(measured) => Report::new(arguments, &plan, &budget, &measured),
+        Ok(measured) => {
+            Report { device: list(&devices), ..Report::new(arguments, &plan, &budget, &measured) }
+        }
         Err(error @ MeasureFailure::Stopped) => return fail(Exit::Interrupted, error),
         Err(error) => return fail(Exit::Error, error),
     };
@@ -69,6 +77,8 @@ struct Report {
     n: u8,
     method: &'static str,
     kernel: &'static str,
+    /// Names of the devices that counted beside the CPU; empty without any.
+    device: String,
     threads: u32,
     crews: u16,
     memory_bytes: u64,
@@ -123,6 +133,7 @@ impl Report {
             n: spec.board.n(),
             method: spec.layout.method().name(),
             kernel: budget.kernel.name().as_str(),
+            device: String::new(),
             threads,
             crews,
             memory_bytes: budget.memory.bytes(),
@@ -161,7 +172,11 @@ impl fmt::Display for Report {
         let Self { n, method, kernel, .. } = self;
         let [threads, cores] = [(self.threads, "thread"), (self.cores, "such core")]
             .map(|(number, noun)| plural(number, noun));
-        writeln!(f, "N = {n}, method {method}, kernel {kernel}, {threads}")?;
+        write!(f, "N = {n}, method {method}, kernel {kernel}, {threads}")?;
+        match self.device.as_str() {
+            "" => writeln!(f)?,
+            device => writeln!(f, ", some of them for {device}")?,
+        }
         writeln!(f, "core time  {}", time(self.core_seconds))?;
         let (duration, rechecked) = (time(self.seconds_on_cores), percent(self.recheck_fraction));
         writeln!(f, "time       {duration} on {cores}, with {rechecked} % rechecked")?;

@@ -11,8 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use accelerator::Device;
 use common::{
-    count::{CountError, Counter, CounterConfig, ProgressSink, SetupError},
+    count::{CountError, CounterConfig, ProgressSink, SetupError},
     forecast::{CostSampler, Fit, Range},
     plan::{BadSpec, Plan, TaskId},
     sample::with_task_cost,
@@ -21,7 +22,7 @@ use common::{
 use super::{CountFailure, count_tasks};
 use crate::{
     config::ComputeBudget,
-    pool::{CountTask, Job},
+    pool::{CountTask, Job, counter_on},
 };
 use cli::threads::Threads;
 
@@ -95,7 +96,7 @@ pub fn plan_to_measure(plan: Plan, threads: Threads, limit: Duration) -> Result<
 /// Ends earlier once the tasks cost more than the whole plan. Reports the elapsed part of the time,
 /// 0 to 1. `random_below(k)` returns a uniform random number in `0..k`.
 pub async fn measure(
-    (plan, budget, limit): (&Plan, ComputeBudget, Duration),
+    (plan, budget, devices, limit): (&Plan, ComputeBudget, &[Arc<Device>], Duration),
     random_below: &mut dyn FnMut(u64) -> u64,
     stop: impl Future<Output = ()>,
     report: &mut dyn FnMut(f64),
@@ -105,12 +106,15 @@ pub async fn measure(
     let make = {
         let crews = budget.crews(plan).map_or(1, |crews| crews.number());
         let timed = timed.clone();
-        move |plan: &Plan, setup: &CounterConfig| -> Result<CountTask, SetupError> {
-            let (mut counter, timed, threads) =
-                (Counter::new(plan, setup)?, timed.clone(), setup.threads.get());
+        move |plan: &Plan,
+              setup: &CounterConfig,
+              device: Option<&_>|
+              -> Result<CountTask, SetupError> {
+            let (mut counter, timed) = (counter_on(device, plan, setup)?, timed.clone());
+            let (threads, waits) = (setup.threads.get(), device.is_some());
             Ok(Box::new(move |job: &Job| {
                 let until = Instant::now() + limit / TASK_SHARE;
-                let slice = Slice::new(job, Stopwatch::start(threads, crews), until);
+                let slice = Slice::new(job, Stopwatch::start(threads, crews, waits), until);
                 let counted = counter.count(job.units(), &slice);
                 timed.lock().expect("no holder panics").extend(slice.timed(counted));
                 Ok(0)
@@ -127,7 +131,7 @@ pub async fn measure(
     let mut report =
         |_: u64| report((started.elapsed().as_secs_f64() / limit.as_secs_f64()).min(1.0));
     let tasks = sample(plan, random_below);
-    count_tasks((plan, budget, &[]), Arc::new(make), tasks, end, &mut report).await?;
+    count_tasks((plan, budget, devices), Arc::new(make), tasks, end, &mut report).await?;
     if is_stopped {
         return Err(MeasureFailure::Stopped);
     }
@@ -236,8 +240,11 @@ struct Stopwatch {
 
 impl Stopwatch {
     /// Starts the clock for one of `crews` crews, on the thread that leads the crew.
-    fn start(threads: u16, crews: u16) -> Self {
-        Self { threads, crews, started: Instant::now(), used: core_time(threads, crews) }
+    ///
+    /// A thread that waits for a device counts during that time too.
+    fn start(threads: u16, crews: u16, waits: bool) -> Self {
+        let used = if waits { None } else { core_time(threads, crews) };
+        Self { threads, crews, started: Instant::now(), used }
     }
 
     /// Returns the core seconds since the start.
@@ -270,6 +277,7 @@ fn core_time(_threads: u16, _crews: u16) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use accelerator::{DeviceError, Tuning};
     use common::{
         method::Layout,
         test_fixture::{self, random_from},
@@ -295,7 +303,7 @@ mod tests {
         (plan, limit): (&Plan, Duration),
         stop: impl Future<Output = ()>,
     ) -> Result<Measured, MeasureFailure> {
-        measure((plan, big(), limit), &mut random_from(1), stop, &mut |_| {}).await
+        measure((plan, big(), &[], limit), &mut random_from(1), stop, &mut |_| {}).await
     }
 
     #[tokio::test]
@@ -310,6 +318,28 @@ mod tests {
             assert!(0.0 < range.low && range.low <= range.expected && range.expected <= range.high);
             assert!(measured.core_seconds > 0.0);
         }
+    }
+
+    #[tokio::test]
+    async fn a_device_is_measured_until_it_is_wrong() {
+        if accelerator::devices().is_empty() {
+            eprintln!("!! NOT TESTED: an estimate with a device (apt-get install pocl-opencl-icd)");
+            return;
+        }
+        // The planted leaf of a launch reveals that this one counts wrongly.
+        let limit = Duration::from_secs(3600);
+        let options = "-DWEIGHT_OF_FOURS=5";
+        let tuning = Tuning { min_pairs: 0, build_cycles: 0, options, limit, ..Tuning::default() };
+        let device = Device::open(0, None, tuning).unwrap();
+        let (plan, devices) = (plan(8, Layout::Frames, limit), [device.clone()]);
+        let what = (&plan, big(), &devices[..], limit);
+        let measured =
+            measure(what, &mut random_from(1), std::future::pending(), &mut |_| {}).await;
+        assert!(
+            matches!(measured, Err(MeasureFailure::Count(CountFailure::Device))),
+            "{measured:?}"
+        );
+        assert!(matches!(device.failure(), Some(DeviceError::Wrong(_))));
     }
 
     #[tokio::test]
@@ -336,7 +366,7 @@ mod tests {
     fn stopped_tasks_are_extrapolated_from_their_progress() {
         let job = Job::new(Work { cost: 1000, ..work(&crate::testing::plan(8), 0) });
         let extrapolated = |first, last| {
-            let slice = Slice::new(&job, Stopwatch::start(1, 1), Instant::now());
+            let slice = Slice::new(&job, Stopwatch::start(1, 1, false), Instant::now());
             slice.first.set(first);
             slice.last.set(last);
             slice.extrapolated()

@@ -34,6 +34,11 @@ pub enum CountFailure {
     Threads(#[from] io::Error),
     #[error("task {task}: {failure}")]
     Task { task: TaskId, failure: Failure },
+    #[error(
+        "a device returned a wrong result, so its earlier counts may be wrong too: leave it out of --device \
+         and count again"
+    )]
+    Device,
     #[error(transparent)]
     Sum(#[from] BadTally),
 }
@@ -50,7 +55,7 @@ async fn count_tasks(
     stop: impl Future<Output = ()>,
     report: &mut dyn FnMut(u64),
 ) -> Result<(HashMap<TaskId, u64>, BTreeSet<KernelName>), CountFailure> {
-    // Only workers run self-tests, because their counts are not checked immediately.
+    // Only workers run self-tests, because their counts are not checked immediately; only a device fails here.
     let (pool, mut events) = Pool::start(budget, devices, |_| Ok(()), make)?;
     let job = |(task, position)| {
         let task = TaskRef { run: RunId(0), plan: plan.hash(), task };
@@ -85,7 +90,14 @@ async fn count_tasks(
                 cancel(&mut jobs);
             }
             event = events.recv() => {
-                let Event::Finished(result) = event.expect("threads end with the pool") else { continue };
+                let result = match event.expect("threads end with the pool") {
+                    Event::Finished(result) => result,
+                    Event::SelfTestFailed(_) => {
+                        cancel(&mut jobs);
+                        return Err(CountFailure::Device);
+                    }
+                    Event::Started(..) | Event::SelfTestPassed => continue,
+                };
                 let task = result.work.lease.task.task;
                 jobs.remove(&result.work.lease);
                 match result.outcome {
@@ -110,6 +122,13 @@ async fn count_tasks(
                 let running = jobs.values().map(|job| job.cost_done());
                 report(running.fold(cost_done, u64::saturating_add));
             }
+        }
+    }
+    // A thread says after its result whether its device is wrong.
+    drop(pool);
+    while let Some(event) = events.recv().await {
+        if matches!(event, Event::SelfTestFailed(_)) {
+            failed = Some(CountFailure::Device);
         }
     }
     failed.map_or(Ok((counts, kernels)), Err)

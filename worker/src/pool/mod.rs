@@ -386,35 +386,40 @@ impl ProgressSink for Job {
 /// A function that counts tasks of one plan.
 pub(crate) type CountTask = Box<dyn FnMut(&Job) -> Result<u64, CountError>>;
 
-/// A function that creates counters for the tasks of a plan.
-pub(crate) type MakeCounter =
-    dyn Fn(&Plan, &CounterConfig) -> Result<CountTask, SetupError> + Send + Sync;
+/// A function that creates counters for the tasks of a plan, on a device if there is one.
+pub(crate) type MakeCounter = dyn Fn(&Plan, &CounterConfig, Option<&Arc<Device>>) -> Result<CountTask, SetupError>
+    + Send
+    + Sync;
 
 /// Creates the counters of the real pool.
-pub(crate) fn real_counter(plan: &Plan, setup: &CounterConfig) -> Result<CountTask, SetupError> {
-    let mut counter = Counter::new(plan, setup)?;
-    Ok(Box::new(move |job: &Job| counter.count(job.units(), job)))
-}
-
-/// Creates a counter that joins on a device, or on the CPU if the device fails.
-fn device_counter(
+pub(crate) fn real_counter(
     plan: &Plan,
     setup: &CounterConfig,
-    device: &Arc<Device>,
+    device: Option<&Arc<Device>>,
 ) -> Result<CountTask, SetupError> {
-    let counter = Counter::new(plan, setup)?;
-    let mut counter = match device.accelerator() {
-        Ok(accelerator) => counter.with_accelerator(accelerator),
-        Err(error) => {
-            device.fail(error);
-            counter
-        }
-    };
+    let mut counter = counter_on(device, plan, setup)?;
     Ok(Box::new(move |job: &Job| {
         let count = counter.count(job.units(), job)?;
         job.on_device.store(counter.take_accelerated(), Relaxed);
         Ok(count)
     }))
+}
+
+/// Creates a counter that joins on the device, or on the CPU if there is none or it fails.
+pub(crate) fn counter_on(
+    device: Option<&Arc<Device>>,
+    plan: &Plan,
+    setup: &CounterConfig,
+) -> Result<Counter, SetupError> {
+    let counter = Counter::new(plan, setup)?;
+    let Some(device) = device else { return Ok(counter) };
+    Ok(match device.accelerator() {
+        Ok(accelerator) => counter.with_accelerator(accelerator),
+        Err(error) => {
+            device.fail(error);
+            counter
+        }
+    })
 }
 
 /// The counters of the most recent plans, newest last.
@@ -448,10 +453,7 @@ impl Counters<'_> {
                     memory_bytes: crew.memory_bytes,
                     orientation,
                 };
-                let counter = match &self.device {
-                    Some(device) => device_counter(&job.work.plan, &setup, device)?,
-                    None => (self.make)(&job.work.plan, &setup)?,
-                };
+                let counter = (self.make)(&job.work.plan, &setup, self.device.as_ref())?;
                 (plan, orientation, counter)
             }
         };

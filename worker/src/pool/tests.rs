@@ -164,7 +164,7 @@ impl Drop for Dropped {
 #[test]
 fn an_idle_thread_frees_its_counters() {
     let (sender, dropped) = mpsc::channel();
-    let make = move |_: &Plan, _: &CounterConfig| -> Result<CountTask, SetupError> {
+    let make = move |_: &Plan, _: &CounterConfig, _: Option<&_>| -> Result<CountTask, SetupError> {
         let counter = Dropped(sender.clone());
         Ok(Box::new(move |_| {
             let _held = &counter;
@@ -199,7 +199,7 @@ fn a_panic_costs_one_task_and_not_the_thread() {
 
 #[test]
 fn a_plan_that_cannot_be_set_up_fails_each_of_its_jobs() {
-    let make = |_: &Plan, setup: &CounterConfig| -> Result<CountTask, SetupError> {
+    let make = |_: &Plan, setup: &CounterConfig, _: Option<&_>| -> Result<CountTask, SetupError> {
         Err(SetupError::Memory { given: setup.memory_bytes, least: 1 << 40 })
     };
     let mut bench = Bench::new(1, Arc::new(make));
@@ -216,9 +216,12 @@ fn a_plan_that_cannot_be_set_up_fails_each_of_its_jobs() {
 #[test]
 fn counters_are_reused_for_tasks_of_one_plan() {
     let (sender, calls) = mpsc::channel();
-    let make = move |plan: &Plan, setup: &CounterConfig| -> Result<CountTask, SetupError> {
+    let make = move |plan: &Plan,
+                     setup: &CounterConfig,
+                     device: Option<&_>|
+          -> Result<CountTask, SetupError> {
         sender.send((plan.hash(), setup.orientation)).unwrap();
-        real_counter(plan, setup)
+        real_counter(plan, setup, device)
     };
     let mut bench = Bench::new(1, Arc::new(make));
     let (eight, nine) = (plan(8), plan(9));
