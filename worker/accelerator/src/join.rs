@@ -212,7 +212,7 @@ impl DeviceJoin {
         part: Part,
         keys: Keys<'_>,
         progress: OnProgress<'_>,
-    ) -> std::result::Result<(), Failure> {
+    ) -> Result<()> {
         self.grids[side as usize][part as usize] = None;
         let mut quarters = Quarters::default();
         match keys {
@@ -223,7 +223,7 @@ impl DeviceJoin {
                 for group in 0..maker.groups() {
                     maker.quarters(group, &mut |left, right| quarters.add(left, right));
                     if group % 64 == 0 && progress(0.0).is_break() {
-                        return Err(Failure::Cancelled);
+                        return Err(DeviceError::Cancelled);
                     }
                 }
             }
@@ -233,12 +233,7 @@ impl DeviceJoin {
     }
 
     /// Counts the pairs of two grids.
-    fn count(
-        &mut self,
-        top: Part,
-        bottom: Part,
-        progress: OnProgress<'_>,
-    ) -> std::result::Result<u64, Failure> {
+    fn count(&mut self, top: Part, bottom: Part, progress: OnProgress<'_>) -> Result<u64> {
         let layout = self.layout.as_ref().map_err(Clone::clone)?;
         let (x1, x2) = layout.cells();
         let [above, below] = &self.grids;
@@ -297,23 +292,18 @@ impl DeviceJoin {
             let report = &mut |leaves| progress(f64::from(leaves) * share);
             total += launches.count(number, self.planted.pairs, &arguments, report)?;
         }
-        u64::try_from(total).map_err(|_| DeviceError::Wrong(format!("{total} pairs")).into())
+        u64::try_from(total).map_err(|_| DeviceError::Wrong(format!("{total} pairs")))
     }
 
     /// Keeps a failure of the device, and removes all keys.
-    fn end<T>(
-        &mut self,
-        result: std::result::Result<T, Failure>,
-    ) -> std::result::Result<T, CountError> {
-        result.map_err(|failure| {
+    fn end<T>(&mut self, result: Result<T>) -> std::result::Result<T, CountError> {
+        result.map_err(|error| {
             self.grids = Default::default();
-            match failure {
-                Failure::Cancelled => CountError::Cancelled,
-                Failure::Device(error) => {
-                    self.device.fail(error);
-                    CountError::Device
-                }
+            if error == DeviceError::Cancelled {
+                return CountError::Cancelled;
             }
+            self.device.fail(error);
+            CountError::Device
         })
     }
 }
@@ -337,7 +327,7 @@ impl Launches<'_> {
         planted_pairs: i64,
         arguments: &dyn Fn(u32) -> Vec<Argument<'a>>,
         report: &mut dyn FnMut(u32) -> ControlFlow<()>,
-    ) -> std::result::Result<i64, Failure> {
+    ) -> Result<i64> {
         if number == 0 {
             return Ok(0);
         }
@@ -358,14 +348,14 @@ impl Launches<'_> {
             // The planted leaf is one more; then each group finds none left.
             if end as usize != to as usize + 1 + groups {
                 let wrong = format!("a launch took {end} leaves instead of {to}");
-                return Err(DeviceError::Wrong(wrong).into());
+                return Err(DeviceError::Wrong(wrong));
             }
             // Short launches measure the overhead, so their successors grow step by step.
             let each = started.elapsed().div_f64(f64::from(to - from));
             *self.leaf_time = each.max(self.leaf_time.div_f64(4.0)).max(Duration::from_nanos(1));
             launches += 1;
             if report(to - from).is_break() {
-                return Err(Failure::Cancelled);
+                return Err(DeviceError::Cancelled);
             }
             from = to;
         }
@@ -374,7 +364,7 @@ impl Launches<'_> {
         let expected = launches * planted_pairs;
         if planted != expected {
             let wrong = format!("{planted} planted pairs found instead of {expected}");
-            return Err(DeviceError::Wrong(wrong).into());
+            return Err(DeviceError::Wrong(wrong));
         }
         Ok(found.iter().sum())
     }
@@ -385,17 +375,6 @@ impl Launches<'_> {
             0 => FIRST_LEAVES,
             each => u32::try_from(LAUNCH.as_nanos() / each).unwrap_or(u32::MAX).max(1),
         }
-    }
-}
-
-enum Failure {
-    Cancelled,
-    Device(DeviceError),
-}
-
-impl From<DeviceError> for Failure {
-    fn from(error: DeviceError) -> Self {
-        Self::Device(error)
     }
 }
 

@@ -120,23 +120,14 @@ impl Device {
         }
         let program = Program::new(id, &options)?;
         let memory_bytes = memory_bytes.unwrap_or(description.memory_bytes / 5 * 4);
-        Ok(Self::new(index, description, memory_bytes, Arc::new(program), tuning))
-    }
-
-    fn new(
-        index: usize,
-        description: Description,
-        memory_bytes: u64,
-        program: Arc<Program>,
-        tuning: Tuning,
-    ) -> Self {
-        Self { index, description, memory_bytes, program, tuning, failure: OnceLock::new() }
+        let (program, failure) = (Arc::new(program), OnceLock::new());
+        Ok(Self { index, description, memory_bytes, program, tuning, failure })
     }
 
     /// Returns the device with another tuning, except for [`Tuning::options`], and no failure.
     fn tuned(&self, tuning: Tuning) -> Arc<Self> {
         let (description, program) = (self.description.clone(), self.program.clone());
-        Arc::new(Self::new(self.index, description, self.memory_bytes, program, tuning))
+        Arc::new(Self { description, program, tuning, failure: OnceLock::new(), ..*self })
     }
 
     /// Returns the name that its driver gives it.

@@ -17,7 +17,7 @@ use cl3::{
     types::{cl_device_id, cl_event, cl_int},
 };
 
-use crate::kernels::{Code, NAMES, SOURCES};
+use crate::kernels::{Code, SOURCES};
 
 /// An error of a driver, or a device that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +32,9 @@ pub enum DeviceError {
     /// A launch did not find the planted pairs, or did not end as it should.
     #[error("wrong result: {0}")]
     Wrong(String),
+    /// The caller stopped the join, and the device is fine.
+    #[error("cancelled")]
+    Cancelled,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, DeviceError>;
@@ -184,7 +187,8 @@ impl Program {
             unsafe { command_queue::create_command_queue(self.context.raw, self.id.raw(), 0) };
         let release = command_queue::release_command_queue;
         let queue = Handle { raw: call("clCreateCommandQueue", queue)?, release };
-        let kernels = NAMES.iter().map(|name| self.kernel(name)).collect::<Result<_>>()?;
+        let kernels =
+            Code::ALL.iter().map(|code| self.kernel(code.name())).collect::<Result<_>>()?;
         Ok(Queue { program: self.clone(), kernels, queue, freed: Arc::default(), limit })
     }
 }
