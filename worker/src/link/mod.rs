@@ -374,8 +374,7 @@ impl CoordinatorLoop {
 
 /// Formats the status line, most important first, since a terminal may truncate it.
 ///
-/// `tasks` are the running ones, one per crew: board, task, and the finished part, 0 to 1. `waiting` more
-/// tasks wait for a crew. The coordinator's last reply came at `answered`.
+/// `tasks` are those being counted: board, task, and the finished part, 0 to 1. `waiting` more are leased. The coordinator's last reply came at `answered`.
 fn status_line(
     engine: &WorkerEngine,
     (threads, waiting): (u32, usize),
@@ -384,8 +383,11 @@ fn status_line(
     now: Instant,
 ) -> String {
     let task = match tasks.first() {
-        Some((board, task, part)) => format!("N = {board} task {task} {:.0} %", part * 100.0),
-        None => "no task".to_owned(),
+        Some((board, task, part)) => {
+            let (tasks, percent) = (plural(tasks.len(), "task"), part * 100.0);
+            format!(" counting {tasks}, N = {board} task {task} {percent:.0} %")
+        }
+        None => ", no task".to_owned(),
     };
     let draining = if engine.is_draining() { ", draining" } else { "" };
     let paused = engine.paused().map(|why| format!(", paused: {why}")).unwrap_or_default();
@@ -401,9 +403,8 @@ fn status_line(
         }
     };
     format!(
-        "{} in {}, {task}{draining}{paused} | {contact} | {:.2} cores | {} done, {waiting} waiting | {} in spool",
+        "{}{task}{draining}{paused} | {contact} | {:.2} reference cores | {} done, {waiting} more leased | {} in spool",
         plural(threads, "thread"),
-        plural(tasks.len(), "crew"),
         engine.cores(),
         engine.summary().counted,
         engine.unacknowledged()

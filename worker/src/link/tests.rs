@@ -347,8 +347,8 @@ fn the_status_line_begins_with_the_most_important_facts() {
     assert!(line(&engine, &tasks, None, 0).contains("| connecting |"));
     assert_eq!(
         line(&engine, &tasks, Some(now), 7),
-        "16 threads in 4 crews, N = 20 task 1234 56 % | last contact 7 s ago | 0.00 cores | 0 done, \
-         12 waiting | 0 in spool"
+        "16 threads counting 4 tasks, N = 20 task 1234 56 % | last contact 7 s ago | 0.00 reference cores | \
+         0 done, 12 more leased | 0 in spool"
     );
     engine.handle_job_finished(result(&plan(8), 0, Outcome::Counted(1)), now);
     let counted = line(&engine, &tasks, Some(now), 300);
@@ -357,19 +357,18 @@ fn the_status_line_begins_with_the_most_important_facts() {
     };
     assert_eq!(
         (contact, results, spool),
-        ("last contact 5 min ago", "1 done, 12 waiting", "1 in spool")
+        ("last contact 5 min ago", "1 done, 12 more leased", "1 in spool")
     );
-    assert_eq!(cores, format!("{:.2} cores", engine.cores()));
+    assert_eq!(cores, format!("{:.2} reference cores", engine.cores()));
     engine.handle_pause(Some("on battery".to_owned()), now);
     for _ in 0..2 {
         engine.poll_call(now);
         engine.handle_lost_call(0.5, now);
     }
-    let start =
-        "16 threads in 0 crews, no task, paused: on battery | no answer, 2 attempts, next in 1 s |";
+    let start = "16 threads, no task, paused: on battery | no answer, 2 attempts, next in 1 s |";
     let paused = line(&engine, &[], Some(now), 0);
     assert!(paused.starts_with(start), "{paused}");
     engine.handle_stop(now);
     let draining = line(&engine, &[], Some(now), 0);
-    assert!(draining.starts_with("16 threads in 0 crews, no task, draining | no"), "{draining}");
+    assert!(draining.starts_with("16 threads, no task, draining | no"), "{draining}");
 }
