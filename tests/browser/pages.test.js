@@ -320,7 +320,7 @@ test('the first screen of a desktop shows figures, board and map, and copied num
     const map = await page.locator('#map').boundingBox();
     assert.ok(map.height <= 800 / 3, `${map.height} of 800 high`);
     assert.deepEqual(await page.locator('.legend li').allTextContents(),
-      ['pending', 'leased', 'partially done', 'done', 'partially confirmed', 'confirmed', 'parked', 'disputed']);
+      ['pending', 'counting', 'partially done', 'done', 'partially confirmed', 'confirmed', 'parked', 'disputed']);
     await page.getByRole('button', { name: /^Pause run/ }).click();
     await waitForText(page, '#state', /^paused$/);
     const digits = await page.locator('[data-figure=solutions]').getAttribute('title');
@@ -370,7 +370,7 @@ test('a board shows changing solutions, and stops when paused', async () => {
       assert.ok(!(await explained.isVisible()));
       await page.locator('#board').click();
       await explained.waitFor({ state: 'visible' });
-      const pause = page.getByRole('button', { name: 'Pause', exact: true });
+      const pause = page.getByRole('button', { name: 'Stop changing the board' });
       await page.evaluate(`new Promise((changed) => new MutationObserver(changed).observe(document.getElementById('board'), { childList: true }))`);
       await pause.click();
       const kept = await queens();
@@ -382,7 +382,7 @@ test('a board shows changing solutions, and stops when paused', async () => {
       })`);
       assert.deepEqual(await queens(), kept);
       const still = await open(await cluster.link(), { reducedMotion: 'reduce' });
-      await still.getByRole('button', { name: 'Change boards' }).waitFor();
+      await still.getByRole('button', { name: 'Change the board' }).waitFor();
       assert.deepEqual(page.errors, []);
     } finally { await cluster.stop(); }
   }

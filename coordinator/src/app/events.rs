@@ -163,6 +163,7 @@ impl Watcher {
             AlertKind::Stalled
             | AlertKind::NoWorkers
             | AlertKind::Finishing
+            | AlertKind::Waiting
             | AlertKind::Verifying => return,
             AlertKind::TaskDisputed => "dispute",
             _ => "alert",

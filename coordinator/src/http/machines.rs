@@ -14,8 +14,8 @@ use scheduler::{REFEREE, WorkersPart};
 use serde::Deserialize;
 use store::{EntryKind, JournalCursor};
 use view::{
-    RunView, SHOWN_WORKERS, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
-    text::{Column, brief, percent, plural, thousands},
+    Figure, RunView, SHOWN_WORKERS, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
+    text::{brief, percent, plural, thousands},
     worker_rows,
 };
 
@@ -41,6 +41,12 @@ const SHARE_HEADS: [&str; 3] = ["Share", "Core time", "Rechecks"];
 
 /// The index of the column "All tasks" among a row's cells; "Tasks" in a table of one run.
 const TASKS: usize = 6;
+
+/// The columns of a page of workers.
+const ALL: [usize; WORKER_COLUMNS.len()] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+/// The columns of an ended run: who counted it, not what they do now.
+const OF_ENDED: [usize; 4] = [0, 2, 3, TASKS];
 
 const COMMANDS: [Command<WorkerState>; 2] = [
     Command {
@@ -155,6 +161,10 @@ impl MachineCounts {
         if view.ended {
             rows.retain(|(_, counted)| counted.tasks > 0);
             rows.sort_by_key(|(_, counted)| std::cmp::Reverse(counted.core_us));
+            let machines = plural(self.counted.len(), "machine");
+            view.figures.threads = "counted this run".into();
+            view.figures.machines =
+                Figure { full: Some(format!("{machines} counted this run")), short: machines };
         }
         if !rest.is_empty() {
             let mut sum = Counted::default();
@@ -164,6 +174,9 @@ impl MachineCounts {
         view.workers = rows
             .into_iter()
             .map(|(mut row, counted)| {
+                if view.ended {
+                    row.cells = OF_ENDED.map(|place| row.cells[place].clone()).to_vec();
+                }
                 row.cells.extend(counted.cells(whole_us));
                 row
             })
@@ -192,17 +205,18 @@ pub(super) fn section(view: &RunView, operator: bool) -> Markup {
                 p data-figure="machines" data-full { (view.figures.machines.full()) }
                 a href="/workers" { "View all workers" }
             }
-            (table(&view.workers, &SHARE_HEADS, operator))
+            @if view.ended { (table(&view.workers, &OF_ENDED, &SHARE_HEADS, false)) }
+            @else { (table(&view.workers, &ALL, &SHARE_HEADS, operator)) }
         }
     }
 }
 
-fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
-    let own = |(place, column): (usize, &Column)| match place == TASKS && !more.is_empty() {
+fn table(rows: &[WorkerRow], columns: &[usize], more: &[&str], operator: bool) -> Markup {
+    let own = |&place: &usize| match place == TASKS && !more.is_empty() {
         true => "Tasks",
-        false => column.head,
+        false => WORKER_COLUMNS[place].head,
     };
-    let heads = || WORKER_COLUMNS.iter().enumerate().map(own).chain(more.iter().copied());
+    let heads = || columns.iter().map(own).chain(more.iter().copied());
     html! {
         div.scroll tabindex="0" role="region" aria-label="Table of machines" {
             table.stacked.sortable id="workers" {
@@ -256,7 +270,7 @@ pub(super) async fn workers(
                     h2 id="these" {
                         @if rows.is_empty() { "None" } @else { (from + 1) " to " (end) " of " (all) }
                     }
-                    (table(&rows, &[], operator))
+                    (table(&rows, &ALL, &[], operator))
                     p {
                         @if from > 0 {
                             a href=(format!("/workers?from={}", from.saturating_sub(SHOWN_WORKERS))) { "Previous" } " "
@@ -270,4 +284,46 @@ pub(super) async fn workers(
         }
     };
     Ok(layout::page("queens: workers", &body).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::v1::{Result, Run, Status, Worker};
+    use view::History;
+
+    use super::*;
+
+    #[test]
+    fn an_ended_run_lists_who_counted_it_and_not_what_they_do_now() {
+        let worker = |id: u8, name: &str| Worker {
+            id: vec![id; 16],
+            name: name.to_owned(),
+            threads: 4,
+            state: WorkerState::Working.into(),
+            current_task: Some(7),
+            ..Worker::default()
+        };
+        let status = |result| Status {
+            run: Some(Run::default()),
+            workers: vec![worker(1, "a"), worker(2, "idle")],
+            result,
+            ..Status::default()
+        };
+        let mut counts = MachineCounts::default();
+        for (id, core_us) in [(1, 1_000_000), (3, 3_000_000)] {
+            let counted = Counted { tasks: 5, rechecks: 2, core_us };
+            counts.counted.insert(WorkerId(u128::from_be_bytes([id; 16])), counted);
+        }
+        let names = BTreeMap::from([(common::hex::encode(&[3; 16]), "gone".to_owned())]);
+        let shown = |result| {
+            let mut view = RunView::new(&status(result), &History::default(), 0);
+            counts.complete(&mut view, &names);
+            (view.workers.iter().map(|row| row.cells.join(" ")).collect::<Vec<_>>(), view.figures)
+        };
+        let (rows, figures) = shown(Some(Result::default()));
+        assert_eq!(rows, ["gone – – 5 75.00 % 3.0 s 2", "a unknown 4 5 25.00 % 1.0 s 2"]);
+        assert_eq!(figures.machines.full(), "2 machines counted this run");
+        let (rows, _) = shown(None);
+        assert!(rows[0].starts_with("a working") && rows[0].contains(" 7 for "), "{rows:?}");
+    }
 }

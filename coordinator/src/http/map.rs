@@ -32,9 +32,12 @@ pub(super) struct TaskMap {
     /// Tasks per cell; the last cell may have fewer.
     per_cell: u64,
     /// One letter per cell, in the plan's order: x disputed, p parked, C all confirmed, c all done and some
-    /// confirmed, D all done, l leased, d partially done, w pending.
+    /// confirmed, D all done, l a worker counts one of them, d partially done, w pending.
     #[schemars(regex(pattern = "^[xpCcDldw]*$"))]
     pub(super) cells: String,
+    /// The done part of each cell's tasks: a digit from 0, none, to 9, all.
+    #[schemars(regex(pattern = "^[0-9]*$"))]
+    done: String,
 }
 
 /// Returns a range of the tasks as cells of one letter each.
@@ -45,15 +48,60 @@ pub(super) fn task_map(map_states: &[MapState], first: u64, number: u64) -> Task
     let per_cell = tasks.div_ceil(MAP_CELLS).max(1);
     let [start, end, length] = [shown.start, shown.end, per_cell]
         .map(|number| usize::try_from(number).expect("tasks in memory"));
-    let cells = map_states[start..end].chunks(length);
-    let letters: String = cells
-        .map(|cell| letter(cell.iter().fold(0, |states, state| states | bit(*state))))
+    let cells = map_states[start..end].chunks(length).zip((shown.start..).step_by(length));
+    let cells: Vec<_> = cells
+        .map(|(states, first)| {
+            let mut cell = Cell::default();
+            states.iter().zip(first..).for_each(|(&state, task)| cell.add(task, state));
+            cell
+        })
         .collect();
-    TaskMap { first: shown.start, tasks, per_cell, cells: letters }
+    TaskMap {
+        first: shown.start,
+        tasks,
+        per_cell,
+        cells: cells.iter().map(Cell::letter).collect(),
+        done: cells.iter().map(Cell::part_done).collect(),
+    }
 }
 
 const fn bit(state: MapState) -> u8 {
     1 << state as u8
+}
+
+#[derive(Clone, Default)]
+struct Cell {
+    /// The [`bit`]s of its tasks' states.
+    states: u8,
+    /// The first and the last task of the cell; `None` without tasks.
+    tasks: Option<(u64, u64)>,
+    /// Number of additions, and of those with done tasks.
+    added: u64,
+    done: u64,
+}
+
+impl Cell {
+    fn add(&mut self, task: u64, state: MapState) {
+        self.states |= bit(state);
+        self.added += 1;
+        self.done += u64::from(matches!(state, MapState::Done | MapState::Confirmed));
+        let (first, last) = self.tasks.unwrap_or((task, task));
+        self.tasks = Some((first.min(task), last.max(task)));
+    }
+
+    /// Returns the letter of the cell, or a dot without tasks.
+    fn letter(&self) -> char {
+        self.tasks.map_or('.', |_| letter(self.states))
+    }
+
+    /// Returns the digit of its done part, which is 9 only if all are done, and 0 only if none is.
+    fn part_done(&self) -> char {
+        let digit = match self.done {
+            0 => 0,
+            done => (done * 9 / self.added).max(1),
+        };
+        char::from_digit(u32::try_from(digit).unwrap_or(9), 10).unwrap_or('9')
+    }
 }
 
 /// Returns the letter of the most important state among a cell's tasks.
@@ -68,7 +116,7 @@ fn letter(states: u8) -> char {
         CONFIRMED => 'C',
         COUNTED => 'c',
         DONE => 'D',
-        _ if states & bit(MapState::Leased) > 0 => 'l',
+        _ if states & bit(MapState::Counting) > 0 => 'l',
         _ if states & COUNTED > 0 => 'd',
         _ => 'w',
     }
@@ -113,14 +161,6 @@ struct Grid {
     cells: Vec<Cell>,
 }
 
-#[derive(Clone, Default)]
-struct Cell {
-    /// The [`bit`]s of its tasks' states.
-    states: u8,
-    /// The first and the last task of the cell; `None` without tasks.
-    tasks: Option<(u64, u64)>,
-}
-
 impl Grid {
     fn new(rows: Range<u64>, columns: Range<u64>, side: u64) -> Self {
         let per_cell = |range: &Range<u64>| (range.end - range.start).div_ceil(side).max(1);
@@ -148,16 +188,12 @@ impl Grid {
         let cell = |column: u64| (column - self.columns.start) / self.columns_per_cell;
         for across in cell(start)..=cell(end - 1) {
             let at = usize::try_from(down * self.across + across).expect("a cell in memory");
-            let cell = &mut self.cells[at];
-            cell.states |= bit(state);
-            let (first, last) = cell.tasks.unwrap_or((task, task));
-            cell.tasks = Some((first.min(task), last.max(task)));
+            self.cells[at].add(task, state);
         }
     }
 
     /// Describes the grid: a letter per cell, or a dot for one without tasks.
     fn sheet(&self, (sheet, name): (usize, &str), with_tasks: bool) -> Sheet {
-        let letter = |cell: &Cell| cell.tasks.map_or('.', |_| letter(cell.states));
         Sheet {
             sheet,
             name: name.to_owned(),
@@ -168,7 +204,8 @@ impl Grid {
             rows_per_cell: self.rows_per_cell,
             columns_per_cell: self.columns_per_cell,
             across: self.across,
-            cells: self.cells.iter().map(letter).collect(),
+            cells: self.cells.iter().map(Cell::letter).collect(),
+            done: self.cells.iter().map(Cell::part_done).collect(),
             tasks: with_tasks.then(|| self.cells.iter().map(|cell| cell.tasks).collect()),
         }
     }
@@ -206,6 +243,8 @@ pub(super) struct Sheet {
     across: u64,
     /// One letter per cell, row by row, as in the map; a dot for a cell without tasks.
     pub(super) cells: String,
+    /// The done part of each cell's tasks: a digit from 0, none, to 9, all.
+    done: String,
     /// For a part: first and last task of each cell.
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<Vec<Option<(u64, u64)>>>,
@@ -274,7 +313,7 @@ impl Board {
     }
 }
 
-/// Finds a solution of a leased task, otherwise of a counted one, otherwise of any.
+/// Finds a solution of a task that is being counted, otherwise of a counted one, otherwise of any.
 /// Returns `None` if the search takes too long. Runs outside the driver.
 pub(super) async fn find_board(
     driver: &DriverHandle,
@@ -286,7 +325,7 @@ pub(super) async fn find_board(
         let tasks: Vec<_> = tasks.map(|(task, _)| task).collect();
         tasks.get(usize::try_from(random_below(tasks.len() as u64)).unwrap_or_default()).copied()
     };
-    let task = any_of(&[MapState::Leased])
+    let task = any_of(&[MapState::Counting])
         .or_else(|| any_of(&[MapState::Done, MapState::Confirmed]))
         .unwrap_or_else(|| random_below(plan.tasks()));
     let Some(task) = driver.task(run, TaskId(task)).await? else { return Ok(None) };
@@ -311,13 +350,13 @@ fn random_below(bound: u64) -> u64 {
 fn caption(task: &TaskView) -> String {
     let worker = task.workers.first().map_or("a worker", String::as_str);
     match task.state {
-        MapState::Leased => {
+        MapState::Counting => {
             format!("A solution of task {}, which {worker} is counting", task.task)
         }
         MapState::Done | MapState::Confirmed => {
             format!("A solution of task {}, counted by {worker}", task.task)
         }
-        state @ (MapState::Pending | MapState::Parked | MapState::Disputed) => {
+        state @ (MapState::Pending | MapState::Leased | MapState::Parked | MapState::Disputed) => {
             format!("A solution of task {} ({})", task.task, state.name())
         }
     }
@@ -423,18 +462,20 @@ mod tests {
 
     #[test]
     fn a_cell_of_the_map_shows_the_most_important_state() {
-        use MapState::{Confirmed, Disputed, Done, Leased, Parked, Pending};
+        use MapState::{Confirmed, Counting, Disputed, Done, Leased, Parked, Pending};
         let letters = |states: &[MapState]| {
             let cells = task_map(&states.repeat(3_200), 0, u64::MAX).cells;
             cells.chars().collect::<std::collections::BTreeSet<_>>()
         };
         for (states, letter) in [
-            (&[Pending, Leased, Done, Confirmed, Parked, Disputed][..], 'x'),
-            (&[Pending, Leased, Done, Confirmed, Parked], 'p'),
+            (&[Pending, Counting, Done, Confirmed, Parked, Disputed][..], 'x'),
+            (&[Pending, Counting, Done, Confirmed, Parked], 'p'),
             (&[Confirmed], 'C'),
             (&[Confirmed, Done], 'c'),
             (&[Done], 'D'),
-            (&[Pending, Leased, Done, Confirmed], 'l'),
+            (&[Pending, Leased, Counting, Done, Confirmed], 'l'),
+            (&[Pending, Leased, Done], 'd'),
+            (&[Pending, Leased], 'w'),
             (&[Pending, Confirmed], 'd'),
             (&[Pending], 'w'),
         ] {
@@ -443,9 +484,19 @@ mod tests {
         for (first, number, expected) in
             [(0, u64::MAX, (0, 4, "wlDC")), (2, 1, (2, 1, "D")), (9, 9, (4, 0, ""))]
         {
-            let map = task_map(&[Pending, Leased, Done, Confirmed], first, number);
+            let map = task_map(&[Pending, Counting, Done, Confirmed], first, number);
             assert_eq!((map.first, map.tasks, map.cells.as_str()), expected);
             assert_eq!(map.per_cell, 1);
+        }
+        for (states, part) in [
+            (&[Pending, Counting][..], "0"),
+            (&[[Done].as_slice(), &[Pending; 15]].concat(), "1"),
+            (&[Done, Pending], "4"),
+            (&[[Pending].as_slice(), &[Done; 15]].concat(), "8"),
+            (&[Done, Confirmed], "9"),
+        ] {
+            let done = task_map(&states.repeat(1_600 * 16 / states.len()), 0, u64::MAX).done;
+            assert_eq!(done, part.repeat(1_600), "{states:?}");
         }
     }
 

@@ -10,7 +10,7 @@ use common::{method::Method, run::RunId};
 use maud::{Markup, html};
 use proto::v1::{self, CheckOutcome, Published};
 use view::{
-    AlertKind, RunView, grouped, run_of,
+    RunView, grouped, run_of,
     text::{check_name, check_outcome},
 };
 
@@ -92,7 +92,7 @@ pub(super) async fn updates(
 /// Letters and names of the task states in the legend of the map.
 const STATES: [(&str, &str); 8] = [
     ("w", "pending"),
-    ("l", "leased"),
+    ("l", "counting"),
     ("d", "partially done"),
     ("D", "done"),
     ("c", "partially confirmed"),
@@ -160,8 +160,7 @@ fn headline(view: &RunView, run: RunId, operator: bool) -> Markup {
                 progress id="bar" max="1" value=(view.fraction) aria-label="Part of the work done" {}
                 strong data-figure="percent" { (view.figures.percent.short) }
             }
-            @let idle = view.alerts.iter().all(|alert| alert.kind == AlertKind::NoWorkers);
-            section.alerts id="alerts" data-idle=(idle) aria-label="Alerts" hidden[view.alerts.is_empty()] {
+            section.alerts id="alerts" data-alarm=(view.alarm) aria-label="Alerts" hidden[view.alerts.is_empty()] {
                 ul id="alert-list" aria-live="polite" { @for alert in &view.alerts { li { (alert.text) } } }
             }
         }
@@ -208,7 +207,7 @@ fn task_board(board: Option<&Board>, method: Method) -> Markup {
         section.board aria-labelledby="board-h" {
             div.head {
                 h2 id="board-h" { "A solution" }
-                button.scripted type="button" id="board-pause" { "Pause" }
+                button.scripted type="button" id="board-pause" aria-label="Stop changing the board" { "❚❚" }
             }
             details id="board-details" hidden[board.is_none()] {
                 summary {

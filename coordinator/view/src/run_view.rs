@@ -107,6 +107,8 @@ pub struct RunView {
     pub fraction: f64,
     pub verification: Rating,
     pub alerts: Vec<Alert>,
+    /// Whether an alert is an alarm.
+    pub alarm: bool,
     /// The first [`SHOWN_WORKERS`] workers.
     pub workers: Vec<WorkerRow>,
     pub state: RunState,
@@ -120,6 +122,7 @@ impl RunView {
         let run = status.run.clone().unwrap_or_default();
         let method = run_of(&run).map_or("unknown", |run| run.layout.method().name());
         let (verification, verification_text) = verification(status);
+        let alerts = Alert::all(status);
         let mut view = Self {
             figures: Figures {
                 board: format!("N = {}", run.spec.unwrap_or_default().n).into(),
@@ -135,7 +138,8 @@ impl RunView {
             expected_ms: None,
             fraction: status.fraction_done,
             verification,
-            alerts: Alert::all(status),
+            alarm: alerts.iter().any(|alert| alert.kind.is_alarm()),
+            alerts,
             workers: worker_rows(&status.workers),
             state: run.state(),
             ended: status.result.is_some(),
@@ -240,8 +244,9 @@ impl Figures {
         self.estimate_label = label.into();
         match (&status.estimate, total) {
             (_, Some(result)) if !result.fundamental.is_empty() => {
-                let text = |digits: &str| format!("{digits} fundamental");
-                self.estimate = Figure::number(number(&result.fundamental), text);
+                let fundamental = number(&result.fundamental);
+                let short = format!("{} fundamental", abbreviated(fundamental));
+                self.estimate = Figure::both(short, thousands(fundamental));
             }
             (Some(estimate), None) => {
                 let [middle, low, high] =
@@ -404,6 +409,9 @@ const LOW_DISK_BYTES: u64 = 2 << 30;
 /// Maximum number of disputed tasks that an alert names.
 const MAX_LISTED_TASKS: usize = 10;
 
+/// Prefix of a status's reason while a run of higher priority is served.
+const WAITING: &str = "waiting";
+
 /// Prefix of a status's reason while the symmetric solutions are counted.
 pub const FINISHING: &str = "every task is done; ";
 
@@ -461,8 +469,18 @@ pub enum AlertKind {
     Finishing,
     Rechecking,
     Verifying,
+    /// A run of higher priority is served first.
+    Waiting,
     NoWorkers,
     Stalled,
+}
+
+impl AlertKind {
+    /// Returns whether something is wrong: neither normal progress, nor a state that an operator chose.
+    pub fn is_alarm(self) -> bool {
+        use AlertKind::{Finishing, NoWorkers, Rechecking, Verifying, Waiting};
+        !matches!(self, Finishing | Rechecking | Verifying | Waiting | NoWorkers)
+    }
 }
 
 impl fmt::Display for AlertKind {
@@ -605,6 +623,11 @@ impl Alert {
             None if state == Some(RunState::Complete) => {
                 alert(AlertKind::Rechecking, status.reason.clone())
             }
+            // The state of the run says so.
+            None if state == Some(RunState::Paused) => {}
+            None if status.reason.starts_with(WAITING) => {
+                alert(AlertKind::Waiting, status.reason.replacen(WAITING, "Waiting", 1))
+            }
             None if is_verifying(status) => {
                 alert(AlertKind::Verifying, format!("Verifying: {}", status.reason))
             }
@@ -656,7 +679,19 @@ mod tests {
     #[test]
     fn alerts_are_raised_by_conditions_that_need_attention() {
         type Change = fn(&mut v1::Status);
-        let cases: [(Change, &[&str]); 6] = [
+        let cases: [(Change, &[&str]); 8] = [
+            // A state that an operator chose is no alarm.
+            (
+                |status| {
+                    status.run.as_mut().unwrap().state = RunState::Paused.into();
+                    status.reason = "the run is paused".to_owned();
+                },
+                &[],
+            ),
+            (
+                |status| status.reason = "waiting for run 7 (higher priority)".to_owned(),
+                &["Waiting for run 7 (higher priority)"],
+            ),
             (|_| {}, &[]),
             (|status| status.coordinator.as_mut().unwrap().disk_free_bytes = Some(2 << 30), &[]),
             (

@@ -39,10 +39,16 @@ pub fn status_text(
         rows.extend([("Time", times), ("Leader", view.figures.leader.short.clone())]);
     }
     if let Some(result) = &status.result {
+        // The two lines above have the rest.
+        rows.retain(|(label, _)| ["Alerts", "Mean rate"].contains(label));
         rows.extend(classes(result).map(|classes| ("Classes", classes)));
     }
     lines.extend(labeled_rows(rows, width));
     lines.extend(status.result.iter().flat_map(|result| &result.checks).map(check_line));
+    if status.result.is_some() {
+        // What the workers do now is about other runs.
+        return Ok(lines.join("\n"));
+    }
     let total = status.worker_totals.unwrap_or_default().workers;
     if status.workers.is_empty() {
         lines.extend(labeled_rows([("Machines", view.figures.machines.full().to_owned())], width));
@@ -334,6 +340,24 @@ mod tests {
             "{verified}"
         );
         assert_eq!(rechecks(0, 0), "none rechecked");
+    }
+
+    #[test]
+    fn a_finished_run_is_described_once() {
+        let mut status = twenty(|_| {});
+        status.workers = vec![v1::Worker { name: "busy".to_owned(), ..v1::Worker::default() }];
+        let text = status_text(&status, Some(WIDTH), true, 0).unwrap();
+        for once in [
+            "39,029,188,884",
+            "4,878,666,808",
+            "fundamental",
+            "published",
+            "rechecked",
+            "Mean rate",
+        ] {
+            assert_eq!(text.matches(once).count(), 1, "'{once}' in\n{text}");
+        }
+        assert!(!text.contains("busy"), "{text}");
     }
 
     #[test]

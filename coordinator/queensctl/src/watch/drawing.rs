@@ -108,7 +108,6 @@ fn figures(state: &WatchState, view: &RunView, width: usize) -> Vec<Line<'static
         Rating::Pending => Color::Yellow,
         Rating::Failed => Color::Red,
     };
-    let has_alerts = !view.alerts.is_empty();
     let room = width.saturating_sub(LABEL_WIDTH).max(1);
     let mut lines = Vec::new();
     for (label, text) in view.rows() {
@@ -120,7 +119,7 @@ fn figures(state: &WatchState, view: &RunView, width: usize) -> Vec<Line<'static
         }
         let style = match label {
             "Verification" => paint(state, verification),
-            "Alerts" if has_alerts => paint(state, Color::Red).patch(BOLD),
+            "Alerts" if view.alarm => paint(state, Color::Red).patch(BOLD),
             "Solutions" | "Solutions so far" => BOLD,
             _ => Style::new(),
         };
@@ -229,16 +228,17 @@ fn charts(frame: &mut Frame, area: Rect, state: &WatchState) {
         (&high, Color::DarkGray, Marker::Dot),
         (&middle, Color::Blue, Marker::Braille),
     ];
-    chart(frame, above, state, ("estimate and its interval over time", &estimates));
+    chart(frame, above, state, ("estimate and its interval over time", None, &estimates));
     let speed = series(&state.history, |point| Some((point.unix_ms, point.per_second)));
     let speed = [(&speed, Color::Green, Marker::Braille)];
-    chart(frame, below, state, ("solutions per second over time", &speed));
+    chart(frame, below, state, ("solutions per second over time", Some(0.0), &speed));
 }
 
-/// Returns values by seconds before the last point.
+/// Returns values by seconds before the last point, without the time before the first count.
 fn series(history: &History, value: impl Fn(&Point) -> Option<(u64, f64)>) -> Vec<(f64, f64)> {
     let last = history.points().last().map_or(0, |point| point.unix_ms);
-    let points = history.points().filter_map(value);
+    let is_before = |point: &&Point| point.per_second <= 0.0 && point.estimate.is_none();
+    let points = history.points().skip_while(is_before).filter_map(value);
     points.map(|(at, value)| (-(last.saturating_sub(at) as f64) / 1e3, value)).collect()
 }
 
@@ -253,13 +253,20 @@ fn number(value: f64) -> String {
 /// Points with their color and marker.
 type Series<'a> = (&'a Vec<(f64, f64)>, Color, Marker);
 
-fn chart(frame: &mut Frame, area: Rect, state: &WatchState, (title, series): (&str, &[Series])) {
+/// Draws series with a title; their axis starts at the least value if no other one is given.
+fn chart(
+    frame: &mut Frame,
+    area: Rect,
+    state: &WatchState,
+    (title, low, series): (&str, Option<f64>, &[Series]),
+) {
     let points = || series.iter().flat_map(|(points, ..)| points.iter());
     let Some(first) = points().map(|point| point.0).reduce(f64::min) else {
         return;
     };
-    let (low, high) = points()
+    let (least, high) = points()
         .fold((f64::MAX, f64::MIN), |(low, high), point| (low.min(point.1), high.max(point.1)));
+    let low = low.unwrap_or(least);
     // The axis of constant values needs a range.
     let high = if high > low { high } else { low + low.abs().max(1.0) * 0.01 };
     let sets = series.iter().map(|(points, color, marker)| {

@@ -16,7 +16,10 @@ use crate::ledger::Confirmation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapState {
     Pending,
+    /// Waits at a worker.
     Leased,
+    /// A worker counts it.
+    Counting,
     /// Counted once.
     Done,
     /// Confirmed by a recheck or the referee.
@@ -34,7 +37,7 @@ pub struct TaskView {
     /// Estimated microseconds of one reference core.
     pub cost: u64,
     pub count: Option<u64>,
-    /// Names of the task's holders and of the author of its count.
+    /// Names of the author of its count and of its holders, those that count it first.
     pub workers: Vec<String>,
     /// Age of the count, if known.
     pub accepted_ms_ago: Option<u64>,
@@ -67,7 +70,9 @@ impl Scheduler {
             "" => self.workers.shown(worker),
             name => name.to_owned(),
         };
-        let holders = run.leases_of(at).iter().map(|(worker, _)| *worker);
+        let (counting, waiting): (Vec<_>, Vec<_>) =
+            run.leases_of(at).iter().partition(|(_, lease)| lease.started.is_some());
+        let holders = counting.into_iter().chain(waiting).map(|(worker, _)| *worker);
         let authors = done.map(|done| done.first.worker).into_iter().chain(holders);
         Some(TaskView {
             task,
@@ -93,14 +98,22 @@ impl Scheduler {
 }
 
 impl MapState {
-    pub const ALL: [Self; 6] =
-        [Self::Pending, Self::Leased, Self::Done, Self::Confirmed, Self::Parked, Self::Disputed];
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::Leased,
+        Self::Counting,
+        Self::Done,
+        Self::Confirmed,
+        Self::Parked,
+        Self::Disputed,
+    ];
 
     /// Returns the state's name in JSON and for display.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Leased => "leased",
+            Self::Counting => "counting",
             Self::Done => "done",
             Self::Confirmed => "confirmed",
             Self::Parked => "parked",
@@ -112,7 +125,10 @@ impl MapState {
 fn map_state(run: &run::Run, task: TaskIx) -> MapState {
     match run.tasks().stage(task) {
         Stage::Pending => MapState::Pending,
-        Stage::Leased => MapState::Leased,
+        Stage::Leased => {
+            let is_counted = run.leases_of(task).iter().any(|(_, lease)| lease.started.is_some());
+            if is_counted { MapState::Counting } else { MapState::Leased }
+        }
         Stage::Done => match run.tasks().done(task).map(|done| done.confirmed) {
             None | Some(Confirmation::None) => MapState::Done,
             Some(_) => MapState::Confirmed,

@@ -18,10 +18,11 @@ const setText = (node, text) => { if (node.textContent !== text) node.textConten
 
 const finished = ['complete', 'contradicted', 'disputed'];
 const initialState = run ? byId('state').dataset.state : '';
+const wasEnded = Boolean(document.querySelector('.result'));
 
 function show({ view, map: tasks, board }) {
-  // Only a new page contains the section with the result.
-  if (finished.includes(view.state) && view.state !== initialState && view.ended) { location.reload(); return; }
+  // Only a new page contains the section with the result, or lacks it.
+  if (view.ended !== wasEnded || (finished.includes(view.state) && view.state !== initialState && view.ended)) { location.reload(); return; }
   for (const node of document.querySelectorAll('[data-figure]')) {
     const figure = view.figures[node.dataset.figure];
     if (!figure) continue;
@@ -38,7 +39,7 @@ function show({ view, map: tasks, board }) {
   byId('state').dataset.state = view.state;
   setText(byId('eta-at'), short('eta-at'));
   showEnd(...(view.expected_ms || []));
-  showAlerts(view.alerts);
+  showAlerts(view);
   showWorkers(view.workers);
   showCommands('runs', run, view.state);
   const item = document.querySelector(`[data-run-of-list="${run}"]`);
@@ -58,10 +59,10 @@ function showEnd(from, to) {
 // Texts of the alerts about tasks, which the map shows too.
 let taskAlerts = '';
 
-function showAlerts(alerts) {
+function showAlerts({ alerts, alarm }) {
   const list = byId('alert-list');
   byId('alerts').hidden = !alerts.length;
-  byId('alerts').dataset.idle = alerts.every(({ kind }) => kind === 'no_workers');
+  byId('alerts').dataset.alarm = alarm;
   const aboutTasks = alerts.filter(({ kind }) => kind === 'task_disputed' || kind === 'parked');
   const shownBefore = taskAlerts;
   taskAlerts = aboutTasks.map(({ text }) => text).join('\n');
@@ -94,7 +95,10 @@ function showBoard({ svg, caption }) {
 
 function pauseBoard(pause) {
   paused = pause;
-  setText(byId('board-pause'), pause ? 'Change boards' : 'Pause');
+  const button = byId('board-pause');
+  setText(button, pause ? '▶' : '❚❚');
+  button.title = pause ? 'Change the board' : 'Stop changing the board';
+  button.setAttribute('aria-label', button.title);
 }
 
 // Machines

@@ -26,13 +26,13 @@ function drawChart(id, series, data, bands = [], zero = !bands.length) {
   const box = byId(id);
   const size = { width: Math.max(200, box.clientWidth), height: matchMedia('(max-width: 44rem)').matches ? 100 : 160 };
   if (!box.clientWidth) return;
-  if (charts[id]?.series.length === data.length) { charts[id].setData(data); return; }
+  if (charts[id]?.series.length === data.length && charts[id].width === size.width) { charts[id].setData(data); return; }
   charts[id]?.destroy();
   const axis = { stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, font: '12px system-ui, sans-serif' };
   charts[id] = new uPlot({
     ...size,
     // Room for half of the last label of the time axis.
-    padding: [null, 24, null, null],
+    padding: [null, 36, null, null],
     bands,
     legend: { show: false },
     cursor: { show: false },
@@ -57,7 +57,9 @@ function drawCharts() {
   byId('charts').hidden = false;
   drawSpark();
   const all = history_.unix_seconds;
-  const since = period ? all.at(-1) - period : 0;
+  // The axis begins at the first count, unless nothing was counted yet.
+  const begin = all[Math.max(0, history_.solutions_per_second.findIndex((rate) => rate > 0) - 1)];
+  const since = Math.max(begin, period ? all.at(-1) - period : 0);
   const from = Math.min(all.findIndex((time) => time >= since), all.length - 2);
   const column = (name) => history_[name].slice(from);
   const times = column('unix_seconds');
@@ -67,7 +69,9 @@ function drawCharts() {
   const series = [edge, edge, line];
   if (known) { series.push({ stroke: css('--frame'), width: 2, dash: [6, 4] }); estimates.push(times.map(() => history_.reference.solutions)); }
   setText(byId('chart-estimate-h'), `Estimated total with its 95 % interval${known ? '; dashed: the published count' : ''}`);
-  const some = history_.estimate.some((value) => value !== null);
+  // One value makes no line.
+  const some = column('estimate').filter((value) => value !== null).length > 1;
+  // Decides about the widths of the others.
   byId('chart-estimate').parentElement.hidden = !some;
   if (some) drawChart('chart-estimate', series, estimates, [{ series: [1, 2], fill: css('--d') }]);
   drawRates(times, column('solutions_per_second'), from);

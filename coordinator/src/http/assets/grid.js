@@ -1,7 +1,7 @@
 // The task map: grouped by frame (a sheet of A and C for each number of queens) or by prefix, or in
 // task order. A click zooms into a cell, down to one task.
 'use strict';
-const states = { w: 'pending', l: 'leased', d: 'partially done', D: 'done', c: 'partially confirmed', C: 'confirmed', p: 'parked', x: 'disputed' };
+const states = { w: 'pending', l: 'counting', d: 'partially done', D: 'done', c: 'partially confirmed', C: 'confirmed', p: 'parked', x: 'disputed' };
 // Height in pixels: at most a third of a small screen.
 let mapHeight = 260;
 const map = { inOrder: false, data: null, part: null, chosen: -1, squares: [], names: [], height: 0 };
@@ -10,14 +10,14 @@ const span = (first, length) => (length > 1 ? `${number(first)} to ${number(firs
 const tasksOf = (first, last) => (first === last ? `Task ${number(first)}` : `Tasks ${number(first)} to ${number(last)}`);
 
 function layOrder(width) {
-  const { cells, per_cell: each, first, tasks } = map.data;
-  let size = Math.min(22, Math.max(4, Math.ceil(Math.sqrt((width * mapHeight) / Math.max(1, cells.length)))));
+  const { cells, done, per_cell: each, first, tasks } = map.data;
+  let size = Math.min(48, Math.max(4, Math.ceil(Math.sqrt((width * mapHeight) / Math.max(1, cells.length)))));
   while (size > 4 && Math.ceil(cells.length / Math.floor(width / size)) * size > mapHeight) size--;
   const across = Math.floor(width / size);
   map.names = [];
   map.squares = [...cells].map((letter, index) => {
     const start = first + index * each;
-    return { letter, across, size, x: (index % across) * size, y: Math.floor(index / across) * size, tasks: [start, Math.min(start + each, first + tasks) - 1] };
+    return { letter, done: done[index] / 9, across, size, x: (index % across) * size, y: Math.floor(index / across) * size, tasks: [start, Math.min(start + each, first + tasks) - 1] };
   });
   map.height = Math.ceil(cells.length / across) * size;
 }
@@ -43,7 +43,7 @@ function layGroups(width) {
       const row = sheet.row + Math.floor(index / sheet.across) * sheet.rows_per_cell;
       const column = sheet.column + (index % sheet.across) * sheet.columns_per_cell;
       map.squares.push({
-        letter, size, across: sheet.across, x: left + (index % sheet.across) * size, y: top + Math.floor(index / sheet.across) * size,
+        letter, done: sheet.done[index] / 9, size, across: sheet.across, x: left + (index % sheet.across) * size, y: top + Math.floor(index / sheet.across) * size,
         tasks: sheet.tasks && sheet.tasks[index], name: sheet.name,
         part: { sheet: sheet.sheet, row, column, rows: Math.min(sheet.rows_per_cell, sheet.row + sheet.rows - row), columns: Math.min(sheet.columns_per_cell, sheet.column + sheet.columns - column) },
       });
@@ -53,10 +53,13 @@ function layGroups(width) {
   map.height = rows * (tile + label) + (rows - 1) * gap;
 }
 
-function drawSquare(draw, colors, { letter, x, y, size }) {
+function drawSquare(draw, colors, { letter, done, x, y, size }) {
   const inner = size - (size > 3 ? 1 : 0);
   const box = (color, from, height) => { draw.fillStyle = color; draw.fillRect(x + inner * from, y + inner * (1 - height) / 2, inner * (1 - 2 * from), inner * height); };
-  box(colors[letter === 'c' ? 'D' : letter], 0, 1);
+  // The done part decides how dark a cell is.
+  box(colors['Cpx'.includes(letter) ? letter : 'w'], 0, 1);
+  if (!'Cpx'.includes(letter)) { draw.globalAlpha = done; box(colors.D, 0, 1); draw.globalAlpha = 1; }
+  if (letter === 'l') box(colors.l, 0.25, 0.5);
   if (size < 5) return;
   if (letter === 'C') box(colors.mark, 0.34, 0.32);
   if (letter === 'c') box(colors.C, 0.3, 0.4);
@@ -136,7 +139,7 @@ async function showTask(which) {
   const task = await fetchJson(`/api/v1/runs/${run}/tasks/${which}`);
   const parts = [`Task ${number(task.task)}: ${task.state}`];
   if (task.count !== null) parts.push(`${BigInt(task.count).toLocaleString('en')} solutions`);
-  if (task.workers.length) parts.push(`${task.count === null ? 'leased to' : 'counted by'} ${task.workers.join(', ')}`);
+  if (task.workers.length) parts.push(`${task.count !== null ? 'counted by' : task.state === 'counting' ? 'being counted by' : 'leased to'} ${task.workers.join(', ')}`);
   if (task.accepted_ms_ago !== null) parts.push(`accepted ${moment(Date.now() - task.accepted_ms_ago)}`);
   if (task.count !== null) parts.push(task.confirmed_by ? `confirmed by ${task.confirmed_by}` : 'not rechecked');
   if (task.failed_attempts) parts.push(`${task.failed_attempts} failed attempts`);

@@ -575,6 +575,8 @@ fn every_task_has_a_state_on_the_map() {
     let mut bench = Bench::after(&[], &steps);
     let held: Vec<_> = bench.workers[&6].held.iter().map(|grant| grant.lease.task.task).collect();
     let [leased, done, confirmed, disputed, ..] = held[..] else { panic!("{held:?}") };
+    assert_eq!(bench.scheduler.task_view(RUN, leased, Millis(0)).unwrap().state, MapState::Leased);
+    bench.steps("6 set started=1, 6 sync");
     bench.steps(&format!(
         "6 submit {done} {confirmed} {disputed}, 7 submit {confirmed} {disputed}+1"
     ));
@@ -583,7 +585,7 @@ fn every_task_has_a_state_on_the_map() {
     assert_eq!(map_states.len() as u64, plan.tasks());
     let at = |task: u64| map_states[usize::try_from(task).unwrap()];
     for (task, state) in [
-        (leased.0, MapState::Leased),
+        (leased.0, MapState::Counting),
         (done.0, MapState::Done),
         (confirmed.0, MapState::Confirmed),
         (disputed.0, MapState::Disputed),
