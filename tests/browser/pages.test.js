@@ -89,7 +89,7 @@ test('a page follows its run to the end', async () => {
     assert.equal(await page.locator('[data-figure=percent]').textContent(), '100.00 %');
     await waitForText(page, '.result .number', /^2,279,184$/);
     await waitForText(page, '#workers tbody td:nth-child(1)', /^one$/);
-    assert.match(await page.locator('#workers tbody td:nth-child(11)').textContent(), /100\.00 %/);
+    assert.match(await page.locator('#workers tbody td:nth-child(5)').textContent(), /100\.00 %/);
     assert.deepEqual(page.errors, []);
   } finally { await cluster.stop(); }
 });
@@ -191,9 +191,28 @@ test('a page without a run switches to the first, offers the commands of its sta
     const page = await open(await cluster.link());
     await waitForText(page, 'h1', /^No runs yet$/);
     assert.deepEqual(await findings(page), []);
+    // The first machine comes first; its token can have a name.
+    assert.equal(await page.locator('main section h2').first().textContent(), 'Add a machine');
+    await page.fill('#join [name=name]', 'lab');
+    await page.getByRole('button', { name: 'Create join command' }).click();
+    await waitForText(page, '#join-line', /^QUEENS_JOIN=.* worker$/);
+    assert.match(await cluster.queensctl(['token', 'list']), /\blab\b/);
+    await page.selectOption('#submit [name=method]', 'rows');
     await page.fill('#submit [name=n]', '9');
+    await page.keyboard.press('Tab');
+    await waitForText(page, '#submit-line', /^queensctl submit --n 9 --method rows$/);
+    await waitForText(page, '#submit-cost', /^N = 9, method rows.*: .* of disk; no threads are connected$/);
     await page.getByRole('button', { name: 'Start run' }).click();
     await page.waitForSelector('#bar');
+    // A second run of a board is a choice.
+    await page.locator('#submit-h').click();
+    await page.selectOption('#submit [name=method]', 'rows');
+    await page.fill('#submit [name=n]', '9');
+    await page.getByRole('button', { name: 'Start run' }).click();
+    await waitForText(page, '#submitted', /^run .* already exists \(.*\)\.$/);
+    assert.ok(await page.getByRole('button', { name: 'Start another run' }).isVisible());
+    // The browser itself reports the refusal.
+    assert.deepEqual(page.errors.splice(0), ['Failed to load resource: the server responded with a status of 409 (Conflict)']);
     const list = page.locator('.runs tbody tr');
     const offered = async () => (await page.locator('.commands button:visible').allTextContents()).join();
     assert.equal(await offered(), 'Pause,Cancel…');
@@ -262,7 +281,6 @@ test('a token or a one-time link logs in, and a viewer cannot change anything', 
     await other.waitForSelector('#bar');
     assert.equal(await other.getByRole('button', { name: 'Log out' }).count(), 1);
     assert.ok(await other.getByRole('button', { name: /^Pause run/ }).count() > 0, 'with the role of the caller that requested the link');
-    await other.getByText('Add a machine').click();
     await other.getByRole('button', { name: 'Create join command' }).click();
     await waitForText(other, '#join-line', /^QUEENS_JOIN=queens1-\S+ worker$/);
     const tokens = (await cluster.queensctl(['token', 'list', '--json'])).split('\n').map((line) => JSON.parse(line));

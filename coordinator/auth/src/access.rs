@@ -154,6 +154,7 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     ("GET", "/api/v1/runs/{run}/tasks/{task}", Access::Viewer),
     ("GET", "/api/v1/runs/{run}/history", Access::Viewer),
     ("GET", "/api/v1/events", Access::Viewer),
+    ("GET", "/api/v1/cost", Access::Operator),
     ("POST", "/api/v1/join", Access::Operator),
     // The login page and its assets reveal only that this is a coordinator.
     ("GET", "/login", Access::Open),

@@ -15,10 +15,8 @@ use cli::{
 use common::{
     board::Board,
     choice::{MethodChoice, RowsLayout, choose},
-    forecast::core_seconds,
     plan::{Plan, PlanSpec},
     run::{RunId, SubmitKey},
-    text::core_time,
 };
 use proto::v1::{
     self, GetStatusRequest, ListRequest, RecheckRequest, RunRequest, SubmitRequest, WorkersRequest,
@@ -169,14 +167,7 @@ async fn estimate(connection: &Connection, plan: &Plan) -> anyhow::Result<String
     let mut client = connection.connect().await?;
     let request = WorkersRequest { limit: 1, ..WorkersRequest::default() };
     let totals = connection.ask(client.workers(request)).await?.totals;
-    let time = match totals.map_or(0, |totals| totals.threads) {
-        0 => "no threads are connected".to_owned(),
-        threads => {
-            let time = core_time(core_seconds(plan) / threads as f64).replace("core-", "");
-            format!("{time} on the {} connected", plural(threads, "thread"))
-        }
-    };
-    Ok(format!("{}; {time}", view::plan_text(plan)))
+    Ok(view::cost_text(plan, totals.map_or(0, |totals| totals.threads)))
 }
 
 async fn submit_once(connection: &Connection, request: SubmitRequest) -> anyhow::Result<v1::Run> {

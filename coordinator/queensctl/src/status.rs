@@ -75,7 +75,7 @@ pub(super) async fn status(
             && let Some(screen) = watch::Screen::open()
         {
             let colors = terminal.colors(&std::io::stdout());
-            return watch::watch(connection, (client, run), screen, (colors, style)).await;
+            return watch::watch(connection, run, screen, (colors, style)).await;
         }
         let mut lines = Lines::new(style);
         return follow(connection, (client, run), &mut |update| lines.show(update)).await;

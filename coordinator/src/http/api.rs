@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, str::FromStr, sync::Arc, time::Duration};
 
-use auth::{NewToken, Principal, Role};
+use auth::{NewToken, Principal, Role, TokenAuthError};
 use axum::{
     Json,
     extract::{Path, State, rejection::JsonRejection},
@@ -13,11 +13,11 @@ use axum::{
 use common::{
     board::Board,
     choice::{MethodChoice, choose},
-    plan::{PlanSpec, TaskId},
+    plan::{BadSpec, Plan, PlanSpec, TaskId},
     run::{RunId, WorkerId},
 };
 use proto::v1;
-use scheduler::{Command, MapState, RunSummary, ledger::Recheck};
+use scheduler::{Command, MapState, RunSummary, WorkersPart, ledger::Recheck};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{task::spawn_blocking, time::timeout};
@@ -334,6 +334,41 @@ pub(super) async fn history(
     Ok(Json(app.broadcast.history(run).columns(spec.unwrap_or_default().n)))
 }
 
+/// The query for the cost of a run.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CostQuery {
+    /// Board size.
+    #[schemars(range(min = 1, max = 32))]
+    n: i64,
+    /// Counting method; auto if absent.
+    #[schemars(extend("enum" = ["auto", "rows", "frames"]))]
+    method: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Cost {
+    /// Human-readable work, disk space, and time on the connected threads.
+    text: String,
+}
+
+/// Answers with the cost of a run that does not exist yet.
+pub(super) async fn cost(
+    State(app): State<App>,
+    Query(CostQuery { n, method }): Query<CostQuery>,
+) -> Answer<Cost> {
+    let board: Board = read("n", &n.to_string())?;
+    let method: MethodChoice = read("method", method.as_deref().unwrap_or("auto"))?;
+    let choice = choose(board, method, None, None).map_err(|bad| invalid("method", bad))?;
+    let threads = app.driver.workers(WorkersPart::ByAttention(0..0)).await?.totals.all().threads;
+    let text = spawn_blocking(move || {
+        let plan = Plan::new(PlanSpec::new(board, choice.layout))?;
+        Ok::<_, BadSpec>(view::cost_text(&plan, threads))
+    });
+    let text = text.await.map_err(|error| Refusal::internal(error.to_string()))?;
+    Ok(Json(Cost { text: text.map_err(|bad| invalid("n", bad))? }))
+}
+
 /// Role and validity of a new join string.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -341,6 +376,8 @@ pub(super) struct JoinRequest {
     /// Role; worker if absent.
     #[schemars(extend("enum" = Role::ALL.map(Role::as_str)))]
     role: Option<String>,
+    /// Name of the token; chosen if absent.
+    name: Option<String>,
     /// Validity in days; 30 if absent.
     #[schemars(range(min = 1, max = 3650))]
     days: Option<u32>,
@@ -368,13 +405,19 @@ pub(super) async fn join(
         let what = "this coordinator has no tokens (--insecure or --client-ca): start workers with --coordinator URL";
         return Err(Refusal::new(StatusCode::CONFLICT, what));
     };
-    let name = format!("page-{:08x}", rand::random::<u32>());
+    let name = match request.name.filter(|name| !name.is_empty()) {
+        Some(name) => name,
+        None => format!("page-{:08x}", rand::random::<u32>()),
+    };
     let created = spawn_blocking(move || {
         let lifetime = Some(Duration::from_secs(days * 24 * 60 * 60));
         tokens.create(NewToken { lifetime, ..NewToken::new(role, &name) }).map(|join| (join, name))
     });
     let created = created.await.map_err(|error| Refusal::internal(error.to_string()))?;
-    let (join, name) = created.map_err(|error| Refusal::internal(error.to_string()))?;
+    let (join, name) = created.map_err(|error| match error {
+        TokenAuthError::Request(bad) => invalid("name", bad),
+        error => Refusal::internal(error.to_string()),
+    })?;
     Ok(Json(Join { name, join: join.expose() }))
 }
 

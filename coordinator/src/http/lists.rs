@@ -151,7 +151,8 @@ pub(super) fn submit(open: bool) -> Markup {
     html! {
         section aria-labelledby="submit-h" { details open[open] {
             summary { h2 id="submit-h" { "Start a run" } }
-            p { "On a command line: " code { "queensctl submit --n 16" } }
+            p { "On a command line: " code id="submit-line" { "queensctl submit --n 16" } }
+            p.scripted.sub id="submit-cost" {}
             form.scripted id="submit" {
                 label { "N = " input type="number" name="n" value="16" min="1" max=(Board::MAX) required; }
                 label { "Method " select name="method" {
@@ -163,8 +164,8 @@ pub(super) fn submit(open: bool) -> Markup {
                     }
                 } }
                 label { "Priority " input type="number" name="priority" value="0" required; }
-                label { input type="checkbox" name="new_run"; " even if this board already has a run" }
                 button type="submit" { "Start run" }
+                button type="button" id="submit-again" hidden { "Start another run" }
                 span id="submitted" role="status" {}
             }
         } }

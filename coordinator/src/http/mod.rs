@@ -243,6 +243,7 @@ fn router(app: &App) -> Router {
         .route("/api/v1/runs/{run}/tasks/{task}", get(api::task))
         .route("/api/v1/runs/{run}/history", get(api::history))
         .route("/api/v1/events", get(lists::events_json))
+        .route("/api/v1/cost", get(api::cost))
         .route("/api/v1/join", post(api::join))
         .route("/", get(page::home))
         .route("/workers", get(machines::workers))

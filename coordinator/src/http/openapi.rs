@@ -16,8 +16,8 @@ use view::json::{History, Run, Status};
 
 use super::{
     api::{
-        Health, Join, JoinRequest, MapQuery, NamedWorker, Ready, RecheckRequest, Runs, StatusQuery,
-        SubmitBody, Task, Workers, WorkersQuery,
+        Cost, CostQuery, Health, Join, JoinRequest, MapQuery, NamedWorker, Ready, RecheckRequest,
+        Runs, StatusQuery, SubmitBody, Task, Workers, WorkersQuery,
     },
     guard::ErrorAnswer,
     lists::{EventQuery, Events},
@@ -98,6 +98,7 @@ pub(super) fn description() -> Value {
             "Events of a run, or of all runs and the cluster, oldest first",
         )
         .query::<EventQuery>();
+    paths.add::<Cost>("GET", "/api/v1/cost", "Cost of a run before it starts").query::<CostQuery>();
     paths.add::<Join>("POST", "/api/v1/join", "Create a join string").query::<JoinRequest>();
     paths.finish()
 }

@@ -10,7 +10,7 @@ use common::{method::Method, run::RunId};
 use maud::{Markup, html};
 use proto::v1::{self, CheckOutcome, Published};
 use view::{
-    RunView, grouped, run_of,
+    AlertKind, RunView, grouped, run_of,
     text::{check_name, check_outcome},
 };
 
@@ -57,9 +57,8 @@ pub(super) async fn home(State(app): State<App>, request: Request) -> Result<Res
                 body data-waits="yes" {
                     header { div.title { h1 { "No runs yet" } } }
                     main id="main" {
-                        @if reader.operator { (lists::submit(true)) }
+                        @if reader.operator { (join(true)) (lists::submit(true)) }
                         @else { section { p { "Start one with " code { "queensctl submit --n 16" } "." } } }
-                        @if reader.operator { (join()) }
                     }
                 }
             };
@@ -110,14 +109,23 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
     let board = app.broadcast.board(run).await?;
     let runs = app.driver.runs().await?;
     let events = lists::newest_events(app, run).await?;
-    let title = format!("{} · {}", view.figures.board.short, view.figures.percent.short);
+    let board_of = &view.figures.board.short;
+    let title = match &status.result {
+        Some(result) if result.disputed_tasks.is_empty() => {
+            format!("{board_of}: {} solutions", grouped(&result.solutions))
+        }
+        _ => format!("{board_of} · {}", view.figures.percent.short),
+    };
     let operator = reader.operator;
+    // Without machines, adding one comes first.
+    let is_alone = view.alerts.iter().any(|alert| alert.kind == AlertKind::NoWorkers);
     let body = html! {
         body data-run=(run) data-operator=[operator.then_some("yes")] {
             a.skip href="#main" { "Skip to main content" }
             (headline(&view, run, operator))
             main id="main" {
-                @if let Some(result) = &status.result { (total(result)) }
+                @if operator && is_alone { (join(true)) }
+                @if let Some(result) = &status.result { (total(result, run, &view.figures.board.short)) }
                 (figures(&view))
                 div.pair {
                     (task_board(board.as_deref(), method))
@@ -128,7 +136,7 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
                 (verification(&view, status.result.as_ref()))
                 (events)
                 (lists::newest_runs(&runs, run, operator))
-                @if operator { div.pair.even { (lists::submit(false)) (join()) } }
+                @if operator { div.pair.even { (lists::submit(false)) @if !is_alone { (join(false)) } } }
             }
             (dialog())
             footer {
@@ -280,12 +288,16 @@ fn charts() -> Markup {
     }
 }
 
-fn total(result: &v1::Result) -> Markup {
+fn total(result: &v1::Result, run: RunId, board: &str) -> Markup {
+    let file = format!("n{}.json", board.trim_start_matches("N = "));
     html! {
         section.result aria-labelledby="result-h" {
             @if result.disputed_tasks.is_empty() {
-                h2 id="result-h" { "Result" }
-                p.number { (grouped(&result.solutions)) }
+                div.head {
+                    h2 id="result-h" { "Result" }
+                    button.scripted type="button" id="result-copy" { "Copy" }
+                }
+                p.number id="result" { (grouped(&result.solutions)) }
                 dl {
                     @if !result.fundamental.is_empty() {
                         div { dt { "Fundamental solutions" } dd { (grouped(&result.fundamental)) } }
@@ -299,6 +311,8 @@ fn total(result: &v1::Result) -> Markup {
                         Published::None | Published::Unspecified => "none published",
                     } } }
                 }
+                p.sub.wide { "Certificate: " code { "queensctl certify DIR --run " (run) " --out " (file) } ", which anyone can check: "
+                    code { "queensctl audit " (file) " --tasks 20" } }
             } @else {
                 h2 id="result-h" { "Disputed: no total" }
                 dl { div { dt { "Partial sum (disputed tasks excluded)" } dd.number { (grouped(&result.solutions)) } } }
@@ -329,15 +343,16 @@ fn verification(view: &RunView, result: Option<&v1::Result>) -> Markup {
     }
 }
 
-fn join() -> Markup {
+fn join(open: bool) -> Markup {
     html! {
-        section.scripted aria-labelledby="join-h" { details {
+        section.scripted aria-labelledby="join-h" { details open[open] {
             summary { h2 id="join-h" { "Add a machine" } }
             form id="join" {
                 label { "Role " select name="role" {
                     option value="worker" { "worker" } option value="viewer" { "viewer" }
                     option value="operator" { "operator" }
                 } }
+                label { "Name " input name="name" maxlength="64" pattern="[A-Za-z0-9._\\-]+" placeholder="any" autocomplete="off"; }
                 label { "Valid for " input type="number" name="days" value="30" min="1" max="3650" required; " days" }
                 button type="submit" { "Create join command" }
             }

@@ -17,8 +17,8 @@ pub use self::{
     history::{History, Point},
     lists::{
         RUN_COLUMNS, RunSelector, SelectableRun, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
-        event_line, event_subject, event_text, events_table, listed, plan_text, run_row, run_text,
-        runs_table, worker_rows, workers_table,
+        cost_text, event_line, event_subject, event_text, events_table, listed, plan_text, run_row,
+        run_text, runs_table, worker_rows, workers_table,
     },
     run_view::{Alert, AlertKind, FINISHING, Figure, Figures, Rating, RunView, SHOWN_WORKERS},
     status::{check_line, grouped, outcome_json, result_lines, status_text},

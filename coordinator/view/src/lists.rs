@@ -59,6 +59,18 @@ pub fn plan_text(plan: &Plan) -> String {
     )
 }
 
+/// Describes the work and the disk space that a plan needs, and its time on the connected threads.
+pub fn cost_text(plan: &Plan, threads: u64) -> String {
+    let time = match threads {
+        0 => "no threads are connected".to_owned(),
+        _ => {
+            let time = core_time(core_seconds(plan) / threads as f64).replace("core-", "");
+            format!("{time} on the {} connected", plural(threads, "thread"))
+        }
+    };
+    format!("{}; {time}", plan_text(plan))
+}
+
 /// Sorts runs newest first, and drops cancelled ones unless `all` is set.
 pub fn listed(mut runs: Vec<v1::Run>, all: bool) -> Vec<v1::Run> {
     runs.retain(|run| all || run.state() != RunState::Cancelled);

@@ -285,7 +285,7 @@ mod tests {
             waiting_seconds: 20.0,
             checks: vec![
                 check("journal", CheckOutcome::Passed),
-                check("published", CheckOutcome::Passed),
+                check("matches the", CheckOutcome::Passed),
                 check("assigned", CheckOutcome::NotPossible),
             ],
             ..v1::Result::default()

@@ -268,7 +268,9 @@ fn every_documented_route_answers_as_described() {
         ("post", "/api/v1/runs/{run}/pause", "", None, 200),
         ("post", "/api/v1/runs/{run}/resume", "", None, 200),
         ("post", "/api/v1/runs/{run}/retry", "", None, 200),
-        ("post", "/api/v1/join", "?role=viewer", None, 200),
+        ("post", "/api/v1/join", "?role=viewer&name=lab", None, 200),
+        ("post", "/api/v1/join", "?name=lab", None, 400),
+        ("get", "/api/v1/cost", "?n=16&method=frames", None, 200),
         // Not barred.
         ("post", "/api/v1/workers/{worker}/trust", "", None, 409),
         ("post", "/api/v1/workers/{worker}/drain", "", None, 200),

@@ -155,6 +155,10 @@ fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> St
         Pane::Machines => ("workers", view.figures.machines.full().to_owned(), &WORKER_COLUMNS[..]),
         Pane::Tasks => ("states", "Tasks by state".to_owned(), &TASKS[..]),
     };
+    let head = match panes.sort.and_then(|column| columns.get(column)) {
+        Some(column) => format!("{head} · sorted by {}", column.head.to_lowercase()),
+        None => head,
+    };
     let [line, rows] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     frame.render_widget(Span::styled(head, BOLD), line);
     let room = usize::from(rows.height).saturating_sub(1);
@@ -195,9 +199,10 @@ fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> St
     }
 }
 
-const HELP: [&str; 8] = [
+const HELP: [&str; 9] = [
     "1 2 3      runs, machines, tasks",
     "arrows     move, also j and k, Page keys, Home and End",
+    "Enter      open the selected run",
     "p r x      pause, resume or cancel the run (in the list of runs, the selected one);",
     "           the first four digits of its id confirm the command",
     "s          sort by the next column",

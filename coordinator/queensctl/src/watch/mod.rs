@@ -12,7 +12,7 @@ use std::{
 use cli::exit::Exit;
 use common::run::RunId;
 use crossterm::event::KeyCode;
-use proto::v1::{self, ListRequest};
+use proto::v1::{self, ListRequest, RunState};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::{MissedTickBehavior, interval},
@@ -25,7 +25,7 @@ pub(super) use self::terminal::Screen;
 
 use self::{drawing::draw, terminal::UserAction};
 use super::{
-    client::{Client, Connection, Control},
+    client::{Connection, Control},
     follow::{RunUpdate, Style, follow, show_status, unix_ms},
 };
 
@@ -35,20 +35,28 @@ const TICK: Duration = Duration::from_secs(1);
 /// Poll interval of the list of runs.
 const LIST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Follows a run on a full screen until its end or a quit; prints the last status.
+/// Follows a run on a full screen until a quit, and then prints the last status.
+///
+/// If `run` is `None`, follows the run in progress, and after its end the next one.
 pub(super) async fn watch(
     connection: &Connection,
-    run: (Client, Option<u64>),
+    run: Option<u64>,
     mut screen: Screen,
     (colors, style): (bool, Style),
 ) -> anyhow::Result<Exit> {
     let (sender, mut updates) = unbounded_channel();
-    let mut show = |update| {
-        // The receiver lives as long as this function.
-        let _ = sender.send(update);
-        Ok(())
+    let follow_run = |run: Option<u64>| {
+        let sender = sender.clone();
+        Box::pin(async move {
+            // The receiver lives as long as this function.
+            let mut show = |update| {
+                let _ = sender.send(update);
+                Ok(())
+            };
+            follow(connection, (connection.connect().await?, run), &mut show).await
+        })
     };
-    let mut following = pin!(follow(connection, run, &mut show));
+    let (mut following, mut ended, mut goes_on) = (follow_run(run), None, run.is_none());
     let mut state = WatchState::new(colors);
     let (commands, queued) = unbounded_channel();
     let (replies, mut replied) = unbounded_channel();
@@ -57,16 +65,27 @@ pub(super) async fn watch(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let done = loop {
         tokio::select! {
-            done = &mut following => break done,
+            done = &mut following, if ended.is_none() => match done {
+                Ok(exit) => ended = Some(exit),
+                Err(error) => break Err(error),
+            },
             Some(update) = updates.recv() => state.take(update),
             () = &mut requesting => {}
             Some(reply) = replied.recv() => match reply {
-                Reply::Runs(runs) => state.runs = runs,
+                Reply::Runs(runs) => {
+                    state.runs = runs;
+                    if ended.is_some() && goes_on && let Some(next) = state.run_in_progress() {
+                        (following, ended) = (follow_run(Some(next)), None);
+                    }
+                }
                 Reply::Result(text) => state.panes.message = text,
             },
             action = screen.next_action() => match action {
                 UserAction::Key(code) => match state.key(code) {
-                    KeyEffect::Quit => break Ok(Exit::Success),
+                    KeyEffect::Quit => break Ok(ended.unwrap_or(Exit::Success)),
+                    KeyEffect::Open(run) => {
+                        (following, ended, goes_on) = (follow_run(Some(run)), None, false);
+                    }
                     // The receiver lives as long as this function.
                     KeyEffect::Command(run, control) => drop(commands.send((run, control))),
                     KeyEffect::None => {}
@@ -173,6 +192,10 @@ impl WatchState {
     fn take(&mut self, update: RunUpdate) {
         match update {
             RunUpdate::Status(status) => {
+                let of = |status: &v1::Status| status.run.as_ref().map(|run| run.run);
+                if self.status.as_ref().is_some_and(|before| of(before) != of(&status)) {
+                    self.history = History::default();
+                }
                 self.history.add(Point::of(&status, unix_ms()));
                 self.status = Some(*status);
                 self.at = Instant::now();
@@ -180,6 +203,12 @@ impl WatchState {
             }
             RunUpdate::Disconnected(line) => self.lost = Some(line),
         }
+    }
+
+    /// Returns the run in progress that is served first.
+    fn run_in_progress(&self) -> Option<u64> {
+        let in_progress = |run: &&v1::Run| run.state() == RunState::Running;
+        self.runs.iter().find(in_progress).map(|run| run.run)
     }
 
     fn key(&mut self, code: KeyCode) -> KeyEffect {
@@ -190,6 +219,25 @@ impl WatchState {
         };
         let followed = self.status.as_ref().and_then(|status| Some(status.run.as_ref()?.run));
         let Some(run) = chosen.or(followed) else { return KeyEffect::None };
+        let is_over = |known: &v1::Run| {
+            let is_open =
+                matches!(known.state(), RunState::Running | RunState::Verifying | RunState::Paused);
+            known.run == run && !is_open
+        };
+        let is_idle = self.panes.question.is_none() && !self.panes.is_typing;
+        if is_idle
+            && matches!(code, KeyCode::Char('p' | 'r' | 'x'))
+            && self.runs.iter().any(is_over)
+        {
+            return KeyEffect::None;
+        }
+        if is_idle
+            && code == KeyCode::Enter
+            && let Some(run) = chosen
+        {
+            self.panes.show_pane(Pane::Machines);
+            return KeyEffect::Open(run);
+        }
         let size = (self.rows.len(), self.rows.first().map_or(0, |row| row.cells.len()));
         self.panes.key(code, run, size)
     }
@@ -256,6 +304,8 @@ enum Pane {
 enum KeyEffect {
     None,
     Quit,
+    /// Follow this run.
+    Open(u64),
     /// A command about a run.
     Command(u64, Control),
 }
@@ -425,6 +475,28 @@ impl fmt::Display for Question {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn enter_opens_a_run_and_a_finished_run_has_no_commands() {
+        let run = |run, state: RunState| v1::Run { run, state: state.into(), ..v1::Run::default() };
+        let mut state = WatchState::new(false);
+        state.runs = vec![run(0xabcd, RunState::Complete), run(0xabce, RunState::Running)];
+        state.take(RunUpdate::Status(Box::new(v1::Status {
+            run: Some(state.runs[0].clone()),
+            ..v1::Status::default()
+        })));
+        assert_eq!(state.run_in_progress(), Some(0xabce));
+        for (row, asks) in [(0, false), (1, true)] {
+            state.key(KeyCode::Char('1'));
+            state.view(0);
+            let at = state.rows.iter().position(|of| of.cells[0].ends_with(["d", "e"][row]));
+            state.panes.row = at.unwrap();
+            assert_eq!(state.key(KeyCode::Char('x')), KeyEffect::None);
+            assert_eq!(state.panes.question.take().is_some(), asks);
+            assert_eq!(state.key(KeyCode::Enter), KeyEffect::Open([0xabcd, 0xabce][row]));
+            assert_eq!(state.panes.pane, Pane::Machines);
+        }
+    }
 
     /// Types `text` on the screen of run 1a2b…; returns the commands that follow.
     fn typed(panes: &mut Panes, text: &str) -> Vec<KeyEffect> {

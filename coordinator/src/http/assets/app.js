@@ -9,7 +9,7 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 const fetchJson = async (path, options) => {
   const answer = await fetch(path, options);
   const body = await answer.json();
-  if (!answer.ok) throw new Error(body.error.message);
+  if (!answer.ok) throw Object.assign(new Error(body.error.message), { status: answer.status });
   return body;
 };
 const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
@@ -33,7 +33,7 @@ function show({ view, map: tasks, board }) {
     else { node.removeAttribute('title'); delete node.dataset.digits; }
   }
   const short = (name) => view.figures[name].short;
-  document.title = `${short('board')} · ${short('percent')}`;
+  if (!wasEnded) document.title = `${short('board')} · ${short('percent')}`;
   byId('bar').value = view.fraction;
   byId('verification').dataset.verification = view.verification;
   byId('state').dataset.state = view.state;
@@ -231,23 +231,40 @@ async function join(event) {
   byId('join-what').hidden = byId('join-copy').hidden = !line;
 }
 
-async function copyJoin() {
+async function copy(button, what) {
   // Pages without TLS may not write to the clipboard; the user can still copy the selected text.
-  getSelection().selectAllChildren(byId('join-line'));
+  getSelection().selectAllChildren(what);
   try {
-    await navigator.clipboard.writeText(byId('join-line').textContent);
-    setText(byId('join-copy'), 'Copied');
-  } catch { if (document.execCommand('copy')) setText(byId('join-copy'), 'Copied'); }
+    await navigator.clipboard.writeText(what.textContent);
+    setText(button, 'Copied');
+  } catch { if (document.execCommand('copy')) setText(button, 'Copied'); }
 }
 
-async function submit(event) {
+async function submit(event, again = false) {
   event.preventDefault();
-  const { n, priority, new_run, ...texts } = Object.fromEntries(new FormData(byId('submit')));
-  const body = JSON.stringify({ n: Number(n), priority: Number(priority), new_run: Boolean(new_run), ...texts });
+  const { n, priority, ...texts } = Object.fromEntries(new FormData(byId('submit')));
+  const body = JSON.stringify({ n: Number(n), priority: Number(priority), new_run: again, ...texts });
   try {
     const created = await fetchJson('/api/v1/runs', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
     location.assign(document.body.dataset.waits ? '/' : `/runs/${created.run}`);
-  } catch (error) { setText(byId('submitted'), error.message); }
+  } catch ({ message, status }) {
+    // A board that already has a run is a choice.
+    byId('submit-again').hidden = status !== 409;
+    setText(byId('submitted'), status === 409 ? `${message.split(';')[0]}.` : message);
+  }
+}
+
+// Shows the command of the form, and what its run costs.
+async function showCost() {
+  const { n, priority, method, recheck } = Object.fromEntries(new FormData(byId('submit')));
+  const options = [['method', method, 'auto'], ['recheck', recheck, 'auto'], ['priority', priority, '0']];
+  const given = options.filter(([, value, usual]) => value !== usual).map(([name, value]) => ` --${name} ${value}`);
+  setText(byId('submit-line'), `queensctl submit --n ${n}${given.join('')}`);
+  byId('submit-again').hidden = true;
+  setText(byId('submitted'), '');
+  if (!byId('submit').closest('details').open) return;
+  const { text } = await fetchJson(`/api/v1/cost?${new URLSearchParams({ n, method })}`).catch(({ message }) => ({ text: message }));
+  setText(byId('submit-cost'), text);
 }
 
 // Immediately hides rows without the typed text; the form's button queries the coordinator.
@@ -302,8 +319,12 @@ document.querySelectorAll('.sortable').forEach(startSorting);
 for (const time of document.querySelectorAll('time[data-ms]')) setText(time, moment(Number(time.dataset.ms)));
 byId('filter')?.addEventListener('input', filter);
 byId('join')?.addEventListener('submit', join);
-byId('join-copy')?.addEventListener('click', copyJoin);
+for (const [button, what] of [['join-copy', 'join-line'], ['result-copy', 'result']]) byId(button)?.addEventListener('click', () => copy(byId(button), byId(what)));
 byId('submit')?.addEventListener('submit', submit);
+byId('submit')?.addEventListener('change', showCost);
+byId('submit')?.closest('details').addEventListener('toggle', showCost);
+if (byId('submit')) showCost();
+byId('submit-again')?.addEventListener('click', (event) => submit(event, true));
 if (run) start();
 // Without a run: reloads the page until there is one, unless the user is filling in a form.
 else if (document.body.dataset.waits) setInterval(() => { if (!document.activeElement?.form && byId('joined')?.hidden !== false) location.reload(); }, POLL_MS);
