@@ -253,6 +253,7 @@ pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
         failed_threads: worker.failed_threads,
         crews: worker.crews,
         paused: worker.paused.clone(),
+        away_until_unix_ms: worker.away_until_unix_ms,
         current_task: worker.current_task.map(|(task, _)| task.0),
         current_task_ms: worker.current_task.map_or(0, |(_, ms)| ms),
         device: info.device.clone(),
@@ -270,6 +271,7 @@ fn worker_state(state: WorkerState) -> v1::WorkerState {
         WorkerState::Reconnecting => v1::WorkerState::Reconnecting,
         WorkerState::Lost => v1::WorkerState::Lost,
         WorkerState::Barred => v1::WorkerState::Barred,
+        WorkerState::Away => v1::WorkerState::Away,
     }
 }
 

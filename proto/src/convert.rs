@@ -12,8 +12,8 @@ use common::{
     recheck::{MILLION, Recheck},
     run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, SubmitKey, TaskRef, WorkerId},
     sync::{
-        Acknowledgement, Grant, HeldLease, Revocation, SelfTestReport, SyncReply, SyncRequest,
-        Verdict, WorkerInfo,
+        Acknowledgement, Grant, HeldLease, PackageRequest, Revocation, SelfTestReport, SyncReply,
+        SyncRequest, Verdict, WorkerInfo,
     },
     text::{Escaped, is_visible, worker_name},
 };
@@ -347,7 +347,7 @@ enumeration!(
     RefusedKeep => RefusedKeep
 );
 
-message!(LeaseKey, at most 1, { task, epoch, granted_unix_ms, proof });
+message!(LeaseKey, at most 1, { task, epoch, granted_unix_ms, return_unix_ms, proof });
 message!(HeldLease, at most limits::HELD, { lease, cost_done, started });
 message!(Partial, at most limits::PARTIALS, { lease, count, kernel, orientation, duration_us });
 message!(Acknowledgement, at most limits::PARTIALS, { lease, verdict, reason });
@@ -374,6 +374,7 @@ impl TryFrom<v1::SyncRequest> for SyncRequest {
             draining: request.draining,
             self_test: request.self_test.map(TryInto::try_into).transpose()?.unwrap_or_default(),
             paused: Field::decode("paused", request.paused)?,
+            package: request.package.map(TryInto::try_into).transpose()?,
         })
     }
 }
@@ -391,7 +392,25 @@ impl From<SyncRequest> for v1::SyncRequest {
             self_test: (self_test != SelfTestReport::default()).then(|| self_test.into()),
             paused: request.paused.encode(),
             secret: Vec::new(),
+            package: request.package.map(Into::into),
         }
+    }
+}
+
+impl TryFrom<v1::PackageRequest> for PackageRequest {
+    type Error = BadMessage;
+
+    fn try_from(request: v1::PackageRequest) -> Result<Self, BadMessage> {
+        let v1::PackageRequest { run, away_ms, tasks, core_seconds } = request;
+        require(core_seconds > 0.0, "core_seconds", || "must be above 0".to_owned())?;
+        Ok(Self { run: text("run", limits::VERSION_BYTES, run)?, away_ms, tasks, core_seconds })
+    }
+}
+
+impl From<PackageRequest> for v1::PackageRequest {
+    fn from(request: PackageRequest) -> Self {
+        let PackageRequest { run, away_ms, tasks, core_seconds } = request;
+        Self { run, away_ms, tasks, core_seconds }
     }
 }
 

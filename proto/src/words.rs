@@ -59,6 +59,6 @@ mod tests {
         assert_eq!(words::<v1::Published>(), ["unknown", "matches", "differs", "none"]);
         assert_eq!(words::<v1::Role>(), ["unknown", "worker", "operator", "viewer"]);
         assert_eq!(words::<v1::RunState>()[1..3], ["running", "paused"]);
-        assert_eq!(words::<v1::WorkerState>()[8..], ["lost", "barred"]);
+        assert_eq!(words::<v1::WorkerState>()[8..], ["lost", "barred", "away"]);
     }
 }

@@ -210,6 +210,7 @@ class Client(threading.Thread):
                     task=types_pb2.TaskRef(run=lease.task.run, plan_hash=lease.task.plan_hash, task=task),
                     epoch=1 + self.rng.randrange(3),
                     granted_unix_ms=lease.granted_unix_ms,
+                    return_unix_ms=lease.return_unix_ms,
                     proof=self.rng.randbytes(16),
                 )
                 partials.append(

@@ -42,6 +42,7 @@ pub(crate) fn lease(plan: &Plan, task: u64) -> LeaseKey {
         task: task_ref(plan, task),
         epoch: Epoch(1),
         granted_unix_ms: 1_700_000_000_000,
+        return_unix_ms: 0,
         proof: Proof(0xef),
     }
 }

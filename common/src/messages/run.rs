@@ -95,6 +95,8 @@ pub struct LeaseKey {
     pub epoch: Epoch,
     /// Time of the grant by the coordinator's clock.
     pub granted_unix_ms: u64,
+    /// Promised return of a package; 0 for the lease of a connected worker.
+    pub return_unix_ms: u64,
     pub proof: Proof,
 }
 

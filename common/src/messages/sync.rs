@@ -24,6 +24,21 @@ pub struct SyncRequest {
     pub self_test: SelfTestReport,
     /// Reason for a pause; empty if not paused.
     pub paused: String,
+    /// The tasks that the worker wants to take away in a package.
+    pub package: Option<PackageRequest>,
+}
+
+/// A request for tasks that a worker takes away in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PackageRequest {
+    /// The first digits of a run, or `N=20` for its newest running board; empty: the run that is served first.
+    pub run: String,
+    /// Time until the promised return.
+    pub away_ms: u64,
+    /// Maximum number of tasks.
+    pub tasks: u32,
+    /// Maximum work, in seconds of one reference core.
+    pub core_seconds: f64,
 }
 
 /// Self-test results of a worker, and its failed threads.
@@ -82,7 +97,7 @@ pub struct SyncReply {
     pub next_sync_ms: u64,
     /// Remaining time of all leases in the inventory, in milliseconds.
     pub lease_ms: u64,
-    /// Reason why nothing was granted; empty otherwise.
+    /// Reason why nothing was granted, or less than a package requested; empty otherwise.
     pub reason: String,
     /// Whether no run is running or paused: there is no work until one is submitted.
     pub all_runs_finished: bool,

@@ -48,7 +48,7 @@ const ALL: [usize; WORKER_COLUMNS.len()] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 /// The columns of an ended run: who counted it, not what they do now.
 const OF_ENDED: [usize; 4] = [0, 2, 3, TASKS];
 
-const COMMANDS: [Command<WorkerState>; 2] = [
+const COMMANDS: [Command<WorkerState>; 3] = [
     Command {
         name: "drain",
         states: &[
@@ -61,6 +61,15 @@ const COMMANDS: [Command<WorkerState>; 2] = [
         verb: "Drain",
         question: Some([
             "It will submit its results, release the rest and exit. Restart it to resume counting.",
+            LEAVE,
+        ]),
+    },
+    Command {
+        name: "drain",
+        states: &[WorkerState::Away],
+        verb: "Revoke",
+        question: Some([
+            "Other workers will count its tasks. Its counts are still accepted if they arrive.",
             LEAVE,
         ]),
     },

@@ -357,6 +357,8 @@ pub struct Worker {
     crews: u32,
     /// Why it is paused; empty otherwise.
     paused: String,
+    /// Promised return of its package; null unless it is away.
+    away_until_unix_ms: Option<u64>,
 }
 
 impl From<&v1::Worker> for Worker {
@@ -378,6 +380,7 @@ impl From<&v1::Worker> for Worker {
             failed_threads: worker.failed_threads,
             crews: worker.crews,
             paused: worker.paused.clone(),
+            away_until_unix_ms: worker.away_until_unix_ms,
         }
     }
 }

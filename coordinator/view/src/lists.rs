@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use super::{Rating, Run, run_of};
 use crate::text::{
-    Column, abbreviated, age, brief, method_name, minute, percent, plural, prose, table, thousands,
+    Column, abbreviated, age, brief, date, method_name, minute, percent, plural, prose, table,
+    thousands,
 };
 
 pub const RUN_COLUMNS: [Column; 9] = [
@@ -352,7 +353,7 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
         let cells = if worker.threads == 0 {
             let mut cells = vec!["–".to_owned(); WORKER_COLUMNS.len()];
             cells[0] = format!("worker {short}");
-            cells[1] = worker.state().to_string();
+            cells[1] = state_text(worker);
             cells
         } else {
             vec![
@@ -360,7 +361,7 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
                     1 => worker.name.clone(),
                     _ => format!("{} ({short})", worker.name),
                 },
-                worker.state().to_string(),
+                state_text(worker),
                 match worker.device.as_str() {
                     "" => worker.kernel().to_string(),
                     device => format!("{} ({device})", worker.kernel()),
@@ -382,6 +383,14 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
     workers.into_iter().map(row).collect()
 }
 
+/// Returns the state of a worker, with the promised return and the tasks of a package.
+fn state_text(worker: &v1::Worker) -> String {
+    match worker.away_until_unix_ms {
+        Some(until) => format!("away until {}, {}", date(until), plural(worker.leases, "task")),
+        None => worker.state().to_string(),
+    }
+}
+
 fn needs_attention(worker: &v1::Worker) -> bool {
     worker.failed_threads > 0 || rating(worker.state()) != Rating::Ok
 }
@@ -397,6 +406,7 @@ fn rating(state: WorkerState) -> Rating {
         | WorkerState::Idle
         | WorkerState::Paused
         | WorkerState::Draining
+        | WorkerState::Away
         | WorkerState::Stopped => Rating::Ok,
     }
 }

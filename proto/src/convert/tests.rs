@@ -89,6 +89,7 @@ impl Words {
             task: self.task(),
             epoch: Epoch(self.next()),
             granted_unix_ms: self.next(),
+            return_unix_ms: self.next(),
             proof: Proof(u128::from(self.next()) << 64 | u128::from(self.next())),
         }
     }
@@ -120,6 +121,12 @@ impl Words {
                 tests_passed: self.next(),
             },
             paused: self.text(limits::REASON_BYTES),
+            package: Some(PackageRequest {
+                run: self.text(limits::VERSION_BYTES),
+                away_ms: self.next(),
+                tasks: u32::try_from(self.next() >> 32).unwrap(),
+                core_seconds: 1.0 + self.up_to(1 << 20) as f64,
+            }),
         }
     }
 

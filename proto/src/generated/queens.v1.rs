@@ -23,9 +23,12 @@ pub struct LeaseKey {
     /// Time of the grant by the coordinator's clock.
     #[prost(uint64, tag = "3")]
     pub granted_unix_ms: u64,
-    /// 16 bytes: a keyed hash of the fields above, the worker's identity, and the purpose and orientation of the lease.
+    /// 16 bytes: a keyed hash of the other fields, the worker's identity, and the purpose and orientation of the lease.
     #[prost(bytes = "vec", tag = "4")]
     pub proof: ::prost::alloc::vec::Vec<u8>,
+    /// Promised return of a package, by the coordinator's clock; 0 for the lease of a connected worker.
+    #[prost(uint64, tag = "5")]
+    pub return_unix_ms: u64,
 }
 /// One task of one run.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -171,6 +174,26 @@ pub struct SyncRequest {
     /// A worker stores it as long as its unacknowledged results.
     #[prost(bytes = "vec", tag = "9")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
+    /// Work for a package; only a worker without other leases gets it.
+    #[prost(message, optional, tag = "10")]
+    pub package: ::core::option::Option<PackageRequest>,
+}
+/// Tasks that a worker takes away in a file. Once it has named all of them in a call, the coordinator expects
+/// no further call before the promised return.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PackageRequest {
+    /// The first digits of a run's ID, or N=20 for its newest running board; empty: the run that is served first.
+    #[prost(string, tag = "1")]
+    pub run: ::prost::alloc::string::String,
+    /// Time until the promised return; the coordinator shortens it to its limit.
+    #[prost(uint64, tag = "2")]
+    pub away_ms: u64,
+    /// Maximum number of tasks.
+    #[prost(uint32, tag = "3")]
+    pub tasks: u32,
+    /// Maximum work, in seconds of one reference core.
+    #[prost(double, tag = "4")]
+    pub core_seconds: f64,
 }
 /// Results of the known-answer tests of the counting threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -252,7 +275,7 @@ pub struct SyncResponse {
     /// Remaining time of every lease, in milliseconds.
     #[prost(uint64, tag = "5")]
     pub lease_ms: u64,
-    /// Human-readable reason that nothing was granted; empty if something was.
+    /// Human-readable reason that nothing was granted, or less than a package requested.
     #[prost(string, tag = "6")]
     pub reason: ::prost::alloc::string::String,
     /// No run is running or paused: there is no work until a run is submitted.
@@ -779,7 +802,7 @@ pub struct Status {
     /// Completed part of the run's cost, 0 to 1, tasks in progress included.
     #[prost(double, tag = "11")]
     pub fraction_done: f64,
-    /// The first 200 of the connected workers: those that need attention, then the fastest.
+    /// The first 200 of the connected and away workers: those that need attention, then the fastest.
     #[prost(message, repeated, tag = "12")]
     pub workers: ::prost::alloc::vec::Vec<Worker>,
     #[prost(message, optional, tag = "13")]
@@ -799,7 +822,7 @@ pub struct Status {
     pub tasks_recounted: u64,
     #[prost(message, optional, tag = "18")]
     pub coordinator: ::core::option::Option<Coordinator>,
-    /// All connected workers.
+    /// All connected and away workers.
     #[prost(message, optional, tag = "19")]
     pub worker_totals: ::core::option::Option<WorkerTotals>,
     /// Time during which tasks were being counted, and the rest of the time since the run's creation.
@@ -970,6 +993,9 @@ pub struct Worker {
     /// Human-readable names of the devices that count beside the CPU; empty without any.
     #[prost(string, tag = "16")]
     pub device: ::prost::alloc::string::String,
+    /// Promised return of the worker's package; unset unless it is away.
+    #[prost(uint64, optional, tag = "17")]
+    pub away_until_unix_ms: ::core::option::Option<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DashboardRequest {}
@@ -1226,6 +1252,8 @@ pub enum WorkerState {
     Lost = 8,
     /// Returned wrong counts and gets no work.
     Barred = 9,
+    /// Has taken its tasks away in a package; see away_until_unix_ms.
+    Away = 10,
 }
 impl WorkerState {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1244,6 +1272,7 @@ impl WorkerState {
             Self::Reconnecting => "WORKER_STATE_RECONNECTING",
             Self::Lost => "WORKER_STATE_LOST",
             Self::Barred => "WORKER_STATE_BARRED",
+            Self::Away => "WORKER_STATE_AWAY",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1259,6 +1288,7 @@ impl WorkerState {
             "WORKER_STATE_RECONNECTING" => Some(Self::Reconnecting),
             "WORKER_STATE_LOST" => Some(Self::Lost),
             "WORKER_STATE_BARRED" => Some(Self::Barred),
+            "WORKER_STATE_AWAY" => Some(Self::Away),
             _ => None,
         }
     }

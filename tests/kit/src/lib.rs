@@ -26,8 +26,8 @@ pub fn plan(n: u8, layout: Layout, task_cost: u64) -> Plan {
 /// Returns the first lease of a task, with an invalid proof.
 pub fn grant(run: RunId, plan: &Plan, task: u64) -> Grant {
     let task = TaskRef { run, plan: plan.hash(), task: TaskId(task) };
-    let proof = Proof::default();
-    let lease = LeaseKey { task, epoch: Epoch(1), granted_unix_ms: 0, proof };
+    let (epoch, proof) = (Epoch(1), Proof::default());
+    let lease = LeaseKey { task, epoch, granted_unix_ms: 0, return_unix_ms: 0, proof };
     Grant { lease, spec: *plan.spec(), orientation: Default::default() }
 }
 
@@ -85,6 +85,7 @@ impl FakeWorker {
             draining: false,
             self_test: Default::default(),
             paused: String::new(),
+            package: None,
         }
     }
 
@@ -120,11 +121,11 @@ pub fn partial(grant: &Grant, count: u64) -> Partial {
 /// Returns a submission of the same count by another worker, which a coordinator with this store's secret had
 /// granted the task. The proof is computed independently of the scheduler.
 pub fn as_if_leased(secret: [u8; 32], worker: u64, partial: Partial) -> Partial {
-    let LeaseKey { task, epoch, granted_unix_ms, .. } = partial.lease;
+    let LeaseKey { task, epoch, granted_unix_ms, return_unix_ms, .. } = partial.lease;
     let mut keyed = Hmac::<Sha256>::new_from_slice(&secret).expect("keys of any length");
     keyed.update(b"lease 1");
     keyed.update(task.plan.as_bytes());
-    for number in [task.run.0, task.task.0, epoch.0, granted_unix_ms] {
+    for number in [task.run.0, task.task.0, epoch.0, granted_unix_ms, return_unix_ms] {
         keyed.update(&number.to_be_bytes());
     }
     keyed.update(&u128::from(worker).to_be_bytes());

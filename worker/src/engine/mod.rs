@@ -505,6 +505,7 @@ impl WorkerEngine {
             draining: self.drain.is_some() || self.paused.is_some(),
             self_test: self.self_tests.report(now),
             paused: self.paused().unwrap_or_default().to_owned(),
+            package: None,
         }
     }
 

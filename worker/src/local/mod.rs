@@ -60,8 +60,8 @@ async fn count_tasks(
     let job = |(task, position)| {
         let task = TaskRef { run: RunId(0), plan: plan.hash(), task };
         // A sample may contain a task twice.
-        let lease =
-            LeaseKey { task, epoch: Epoch(position), granted_unix_ms: 0, proof: Proof::default() };
+        let (epoch, proof) = (Epoch(position), Proof::default());
+        let lease = LeaseKey { task, epoch, granted_unix_ms: 0, return_unix_ms: 0, proof };
         Arc::new(Job::new(Work::new(lease, plan.clone(), Orientation::Upright)))
     };
     let mut tasks = tasks.into_iter().zip(0..).map(job);

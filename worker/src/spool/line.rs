@@ -31,6 +31,9 @@ pub(super) enum SpoolLine {
         task: u64,
         epoch: u64,
         granted_unix_ms: u64,
+        /// Promised return of a package.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        return_unix_ms: u64,
         #[serde(with = "as_text")]
         proof: Proof,
         /// Decimal: other readers of JSON lose digits beyond 2^53.
@@ -51,15 +54,23 @@ pub(super) enum SpoolLine {
         task: u64,
         epoch: u64,
         granted_unix_ms: u64,
+        /// Promised return of a package.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        return_unix_ms: u64,
         #[serde(with = "as_text")]
         proof: Proof,
     },
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl SpoolLine {
     pub(super) fn finished(partial: &Partial) -> Self {
         let Partial { lease, count, kernel, orientation, duration_us } = *partial;
-        let LeaseKey { task: TaskRef { run, plan, task }, epoch, granted_unix_ms, proof } = lease;
+        let LeaseKey { task: TaskRef { run, plan, task }, epoch, proof, .. } = lease;
+        let LeaseKey { granted_unix_ms, return_unix_ms, .. } = lease;
         let (task, epoch) = (task.0, epoch.0);
         Self::Finished {
             run,
@@ -67,6 +78,7 @@ impl SpoolLine {
             task,
             epoch,
             granted_unix_ms,
+            return_unix_ms,
             proof,
             count,
             kernel,
@@ -76,16 +88,21 @@ impl SpoolLine {
     }
 
     pub(super) fn acknowledged(lease: LeaseKey) -> Self {
-        let LeaseKey { task: TaskRef { run, plan, task }, epoch, granted_unix_ms, proof } = lease;
-        Self::Acknowledged { run, plan, task: task.0, epoch: epoch.0, granted_unix_ms, proof }
+        let LeaseKey { task: TaskRef { run, plan, task }, epoch, proof, .. } = lease;
+        let LeaseKey { granted_unix_ms, return_unix_ms, .. } = lease;
+        let (task, epoch) = (task.0, epoch.0);
+        Self::Acknowledged { run, plan, task, epoch, granted_unix_ms, return_unix_ms, proof }
     }
 
     /// Returns the lease, and its result if that is still needed.
     pub(super) fn content(self) -> (LeaseKey, Option<Partial>) {
-        let (Self::Finished { run, plan, task, epoch, granted_unix_ms, proof, .. }
-        | Self::Acknowledged { run, plan, task, epoch, granted_unix_ms, proof }) = self;
+        let (Self::Finished {
+            run, plan, task, epoch, granted_unix_ms, return_unix_ms, proof, ..
+        }
+        | Self::Acknowledged { run, plan, task, epoch, granted_unix_ms, return_unix_ms, proof }) =
+            self;
         let (task, epoch) = (TaskRef { run, plan, task: TaskId(task) }, Epoch(epoch));
-        let lease = LeaseKey { task, epoch, granted_unix_ms, proof };
+        let lease = LeaseKey { task, epoch, granted_unix_ms, return_unix_ms, proof };
         let partial = match self {
             Self::Finished { count, kernel, orientation, duration_us, .. } => {
                 Some(Partial { lease, count, kernel, orientation, duration_us })

@@ -19,7 +19,8 @@ impl Scheduler {
         }
         for (number, worker) in self.workers.iter() {
             let who = format_args!("worker {number}");
-            let is_expected = worker.leases.is_empty() || worker.deadline.is_some();
+            let is_expected =
+                worker.leases.is_empty() || worker.deadline.is_some() || worker.is_away();
             check(is_expected, who, "holds leases without a deadline")?;
             let is_allowed = worker.leases.len() <= self.config.leases_per_worker;
             check(is_allowed, who, "holds too many leases")?;

@@ -139,9 +139,14 @@ impl Scheduler {
         self.note_trust(worker, Trust::Trusted, "an operator readmitted it");
     }
 
-    /// Drains the current process of a worker; returns whether it is connected.
+    /// Drains the current process of a worker, or revokes a package; returns whether it is connected or away.
     /// The drain is not stored: after a restart of the coordinator the worker continues.
     pub fn drain(&mut self, worker: WorkerId) -> bool {
+        if let Some(away) = self.workers.find_away(worker) {
+            self.release_all(away);
+            self.workers.stop(away);
+            return true;
+        }
         let Some(known) = self.workers.find_live(worker) else { return false };
         known.drain_requested = true;
         known.draining = true;

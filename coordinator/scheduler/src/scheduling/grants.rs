@@ -95,10 +95,14 @@ impl Scheduler {
                 within.tasks_at_most = within.tasks_at_most.min(idle);
             }
             while !within.is_spent() {
-                let Some(choice) = self.choose(run, worker) else {
+                let mut choice = self.choose(run, worker);
+                if choice.is_none() && self.revoke_packages(run) {
+                    choice = self.choose(run, worker);
+                }
+                let Some(choice) = choice else {
                     break;
                 };
-                reply.grants.push(self.lease(run, worker, choice));
+                reply.grants.push(self.lease(run, worker, choice, 0));
                 let cost = self.runs[run].cost(choice.task);
                 within.spend(cost);
                 budget.spend(cost);
@@ -255,7 +259,7 @@ impl Scheduler {
             .or_else(|| self.choose_own_recheck(run, worker))
     }
 
-    fn choose_uncounted(&mut self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+    pub(super) fn choose_uncounted(&mut self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let task = self
             .choose_returned(run, worker, false)
             .or_else(|| self.runs[run].next_fresh())
@@ -304,7 +308,7 @@ impl Scheduler {
                         self.first_count_of(run, worker, task)
                     }
                 };
-                reply.grants.push(self.lease(run, worker, choice));
+                reply.grants.push(self.lease(run, worker, choice, 0));
                 budget.spend(self.runs[run].cost(task));
             }
         }

@@ -70,13 +70,20 @@ const MAX_FRESH_SYNC_MS: Ticks = 30_000;
 const MAX_UNSEEN_GRANTS: u8 = 5;
 
 impl Scheduler {
-    pub(super) fn lease(&mut self, run: RunIx, worker: WorkerIx, choice: Choice) -> Grant {
+    /// Leases a task, in a package if there is a promised return.
+    pub(super) fn lease(
+        &mut self,
+        run: RunIx,
+        worker: WorkerIx,
+        choice: Choice,
+        return_unix_ms: u64,
+    ) -> Grant {
         let Choice { task, purpose, orientation } = choice;
         let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
         let lease =
             Lease { orientation, is_timed: true, ..Lease::new(epoch, purpose, self.clock.ticks()) };
         let granted_unix_ms = self.clock.wall(self.clock.ticks()).0;
-        let lease = Lease { granted_unix_ms, is_proven: true, ..lease };
+        let lease = Lease { granted_unix_ms, return_unix_ms, is_proven: true, ..lease };
         self.install((run, task), worker, lease);
         self.grant_of((run, task), worker)
     }
@@ -116,13 +123,13 @@ impl Scheduler {
         let cost = self.runs[run].cost(task);
         let fresh_until = lease.granted + self.fresh_ms(worker, cost);
         let lease = Lease { fresh_until, ..lease };
-        let until = self.clock.ticks() + self.lease_ms();
+        let until = self.clock.wall(self.clock.ticks() + self.lease_ms()).0;
         let change = Change::Leased {
             run: self.runs[run].manifest.run,
             task: run::id(task),
             worker: self.workers[worker].id,
             epoch: Epoch(lease.epoch),
-            until_unix_ms: self.clock.wall(until).0,
+            until_unix_ms: until.max(lease.return_unix_ms),
         };
         self.runs[run].add_lease(task, worker, lease, self.clock.ticks());
         let now = self.clock.ticks();
@@ -139,11 +146,12 @@ impl Scheduler {
     pub(super) fn grant_of(&self, (run, task): LeaseIx, worker: WorkerIx) -> Grant {
         let lease = self.runs[run].lease(task, worker).expect("held");
         let RunManifest { run, plan, spec, .. } = self.runs[run].manifest;
-        let Lease { purpose, orientation, granted_unix_ms, .. } = *lease;
+        let Lease { purpose, orientation, granted_unix_ms, return_unix_ms, .. } = *lease;
         let bare = LeaseKey {
             task: TaskRef { run, plan, task: run::id(task) },
             epoch: Epoch(lease.epoch),
             granted_unix_ms,
+            return_unix_ms,
             proof: Proof::default(),
         };
         let lease = self.proofs.prove(bare, self.workers[worker].id, purpose, orientation);
@@ -263,7 +271,8 @@ impl Scheduler {
         let round = self.workers.get(worker).round;
         let missing = self.leases_of(worker).filter(|(_, lease)| lease.round != round);
         let missing: Vec<_> = missing.map(|(key, lease)| (key, lease.clone())).collect();
-        let wants_more = request.seconds_wanted > 0.0 && !request.draining;
+        let wants_work = request.seconds_wanted > 0.0 || request.package.is_some();
+        let wants_more = wants_work && !request.draining;
         let mut declined = BTreeSet::new();
         for (key, lease) in missing {
             let send_again = wants_more
@@ -321,21 +330,25 @@ impl Scheduler {
     /// Renews or adopts a lease that a worker names, or returns why it cannot.
     fn renew(&mut self, worker: WorkerIx, held: &HeldLease) -> Result<(), String> {
         let key = self.find(held.lease.task)?;
-        let LeaseKey { epoch: Epoch(epoch), granted_unix_ms, .. } = held.lease;
+        let LeaseKey { epoch: Epoch(epoch), granted_unix_ms, return_unix_ms, .. } = held.lease;
+        let now = self.clock.ticks();
+        let now_unix_ms = self.clock.wall(now).0;
         // Only a lease that this process has not verified needs the hash: workers name all theirs in each call.
         let known = self.runs[key.0].lease(key.1, worker);
         let orientation = match known.filter(|of| of.is_proven && of.epoch == epoch) {
             Some(known) => known.orientation,
             None => self.proven(worker, &held.lease).ok_or(UNPROVEN)?,
         };
+        if return_unix_ms > 0 && return_unix_ms <= now_unix_ms {
+            return Err("the promised return of the package has passed".to_owned());
+        }
         if !self.workers.get(worker).leases.contains(&key) {
             self.adopt(worker, key, epoch, held.started).map_err(str::to_owned)?;
         }
         let (run, task) = key;
         let cost_done = held.cost_done.min(self.runs[run].cost(task));
         let round = self.workers.get(worker).round;
-        let now = self.clock.ticks();
-        let age_ms = self.clock.wall(now).0.saturating_sub(granted_unix_ms);
+        let age_ms = now_unix_ms.saturating_sub(granted_unix_ms);
         self.runs[run].change_lease(task, worker, |lease| {
             (lease.seen, lease.round, lease.cost_done) = (true, round, cost_done);
             if held.started {
@@ -344,7 +357,7 @@ impl Scheduler {
             if !lease.is_proven && lease.epoch == epoch {
                 (lease.orientation, lease.is_proven) = (orientation, true);
                 // Neither a restart nor the loss of sled makes a lease younger.
-                lease.granted_unix_ms = granted_unix_ms;
+                (lease.granted_unix_ms, lease.return_unix_ms) = (granted_unix_ms, return_unix_ms);
                 let fresh_ms = lease.fresh_until - lease.granted;
                 lease.granted = lease.granted.min(now.saturating_sub(age_ms));
                 lease.fresh_until = lease.granted + fresh_ms;

@@ -20,6 +20,7 @@ mod control;
 mod grants;
 mod leases;
 mod map;
+mod packages;
 mod parking;
 mod proofs;
 mod rate;
@@ -285,17 +286,21 @@ impl Scheduler {
         let deadline = self.clock.ticks() + self.lease_ms();
         self.workers.expect_by(worker, deadline);
         self.take_inventory(worker, request, restarted, &mut reply);
-        self.grant(worker, request, &mut reply);
+        match &request.package {
+            Some(package) => self.grant_package(worker, package, &mut reply),
+            None => self.grant(worker, request, &mut reply),
+        }
         self.complete_reply(worker, request, &mut reply);
         let all_taken = reply.acknowledgements.len() == request.partials.len();
         let leaves = request.draining && request.paused.is_empty();
         if leaves && all_taken && self.workers.get(worker).leases.is_empty() {
             self.workers.stop(worker);
         }
+        self.leave_with_package(worker);
         reply
     }
 
-    /// Advances the time; workers that have not called for a lease's duration are lost.
+    /// Advances the time; workers that have not called for a lease's duration, or by their promised return, are lost.
     pub fn advance(&mut self, now: Millis) {
         let before = self.clock.ticks();
         let ticks = self.clock.read(now);
@@ -304,7 +309,9 @@ impl Scheduler {
             self.lose(lost);
             self.runs.iter_mut().for_each(|run| run.advance_time(0));
         }
-        self.workers.forget_gone(ticks);
+        for lost in self.workers.forget_gone(ticks) {
+            self.lose(lost);
+        }
         self.try_parked(ticks);
         self.end_waits(ticks);
     }

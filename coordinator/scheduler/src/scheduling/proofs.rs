@@ -74,10 +74,11 @@ impl Proofs {
         purpose: Purpose,
         orientation: Orientation,
     ) -> Hmac<Sha256> {
-        let LeaseKey { task: TaskRef { run, plan, task }, epoch, granted_unix_ms, .. } = *lease;
+        let LeaseKey { task: TaskRef { run, plan, task }, epoch, .. } = *lease;
+        let LeaseKey { granted_unix_ms, return_unix_ms, .. } = *lease;
         let mut keyed = self.keyed.clone();
         keyed.update(plan.as_bytes());
-        for number in [run.0, task.0, epoch.0, granted_unix_ms] {
+        for number in [run.0, task.0, epoch.0, granted_unix_ms, return_unix_ms] {
             keyed.update(&number.to_be_bytes());
         }
         keyed.update(&worker.0.to_be_bytes());
@@ -99,7 +100,14 @@ mod tests {
     fn a_proof_is_valid_for_its_lease_worker_and_coordinator_only() {
         let plan: PlanHash = "0123456789abcdef".repeat(4).parse().unwrap();
         let task = TaskRef { run: RunId(1), plan, task: TaskId(2) };
-        let bare = LeaseKey { task, epoch: Epoch(3), granted_unix_ms: 4, proof: Proof::default() };
+        let epoch = Epoch(3);
+        let bare = LeaseKey {
+            task,
+            epoch,
+            granted_unix_ms: 4,
+            return_unix_ms: 0,
+            proof: Proof::default(),
+        };
         let (worker, proofs) = (WorkerId(5), Proofs::new([7; 32]));
         for purpose in [Purpose::Count, Purpose::Recheck, Purpose::Recount] {
             for orientation in [Orientation::Upright, Orientation::Rotated] {
@@ -112,6 +120,7 @@ mod tests {
                     LeaseKey { task: TaskRef { task: TaskId(3), ..task }, ..lease },
                     LeaseKey { epoch: Epoch(4), ..lease },
                     LeaseKey { granted_unix_ms: 5, ..lease },
+                    LeaseKey { return_unix_ms: 6, ..lease },
                     LeaseKey { proof: Proof(lease.proof.0 ^ 1), ..lease },
                     bare,
                 ] {

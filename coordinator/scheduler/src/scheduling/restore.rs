@@ -101,15 +101,15 @@ impl Scheduler {
     pub fn restored(&mut self, now: Millis, term: u64) {
         let ticks = self.clock.read(now);
         let holders = self.workers.iter().filter(|(_, worker)| !worker.leases.is_empty());
-        let deadlines: Vec<_> = holders
-            .map(|(number, worker)| {
-                let age_ms = now.0.saturating_sub(worker.leased_until_ms);
-                let is_abandoned = age_ms > ABANDONED_AFTER_MS;
-                (number, if is_abandoned { ticks } else { ticks + self.config.lease_ms })
-            })
-            .collect();
-        for (worker, deadline) in deadlines {
-            self.workers.expect_by(worker, deadline);
+        let ends: Vec<_> = holders.map(|(number, known)| (number, known.leased_until_ms)).collect();
+        for (worker, until_unix_ms) in ends {
+            if until_unix_ms > now.0.saturating_add(self.lease_ms()) {
+                self.restore_package(worker, until_unix_ms);
+                continue;
+            }
+            let is_abandoned = now.0.saturating_sub(until_unix_ms) > ABANDONED_AFTER_MS;
+            let grace_ms = if is_abandoned { 0 } else { self.config.lease_ms };
+            self.workers.expect_by(worker, ticks + grace_ms);
         }
         let skipped = self.jitter.below(MAX_SKIPPED_EPOCHS);
         let epoch = term.saturating_mul(EPOCHS_PER_TERM).saturating_add(skipped);

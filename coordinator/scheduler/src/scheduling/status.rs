@@ -101,9 +101,9 @@ pub struct RunStatus {
     /// It is 0 once the run is cancelled.
     pub waiting_seconds: f64,
     pub rechecks: Rechecks,
-    /// The first 200 connected workers: those that need attention, then the fastest.
+    /// The first 200 connected or away workers: those that need attention, then the fastest.
     pub workers: Vec<WorkerStatus>,
-    /// All connected workers.
+    /// All connected or away workers.
     pub worker_totals: WorkerTotals,
     /// The coordinator's own referee.
     pub referee: RefereeStatus,
@@ -126,6 +126,8 @@ pub enum WorkerState {
     Draining,
     /// Has drained and exited.
     Stopped,
+    /// Has taken its tasks away in a package; its promised return has not passed.
+    Away,
     /// Holds leases from before the coordinator's start and has not called since.
     Reconnecting,
     /// Has not called for the duration of a lease.
@@ -135,13 +137,14 @@ pub enum WorkerState {
 }
 
 impl WorkerState {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Working,
         Self::Idle,
         Self::Unresponsive,
         Self::Paused,
         Self::Draining,
         Self::Stopped,
+        Self::Away,
         Self::Reconnecting,
         Self::Lost,
         Self::Barred,
@@ -160,6 +163,7 @@ impl WorkerState {
             Self::Paused => "paused",
             Self::Draining => "draining",
             Self::Stopped => "stopped",
+            Self::Away => "away",
             Self::Reconnecting => "reconnecting",
             Self::Lost => "lost",
             Self::Barred => "barred",
@@ -181,6 +185,8 @@ pub struct WorkerStatus {
     pub crews: u32,
     /// Reason for the pause; empty if the worker is not paused.
     pub paused: String,
+    /// Promised return of the worker's package; `None` unless it is away.
+    pub away_until_unix_ms: Option<u64>,
     /// The task in progress for the longest time, and that time in milliseconds.
     pub current_task: Option<(TaskId, u64)>,
     /// Number of the worker's tasks done since the coordinator's start.
@@ -263,7 +269,8 @@ impl Scheduler {
         let confirmed = Confirmation::ALL[1..].iter();
         let implausible = run.implausible.iter().take(MAX_LISTED_WORKERS);
         let implausible = implausible.map(|&worker| self.workers.shown(worker));
-        let live = self.workers.connected().collect();
+        let away = self.workers.iter().filter(|(_, worker)| worker.is_away());
+        let live = self.workers.connected().chain(away.map(|(number, _)| number)).collect();
         let WorkersPage { workers, totals: worker_totals } =
             self.by_attention(live, 0..STATUS_WORKERS, now);
         Some(RunStatus {
@@ -432,6 +439,8 @@ impl Scheduler {
         let unresponsive_from = worker.due + (worker.due - worker.seen).max(UNRESPONSIVE_AFTER_MS);
         if barred {
             WorkerState::Barred
+        } else if worker.is_away() {
+            WorkerState::Away
         } else if worker.has_stopped {
             WorkerState::Stopped
         } else if worker.deadline.is_none_or(|deadline| deadline <= now) {
@@ -452,15 +461,17 @@ impl Scheduler {
     }
 
     fn worker_status(&self, number: WorkerIx, now: Millis) -> WorkerStatus {
-        let worker = self.workers.get(number);
+        let (worker, state) = (self.workers.get(number), self.worker_state(number, now));
         WorkerStatus {
             info: worker.info.clone(),
-            state: self.worker_state(number, now),
+            state,
             failed_threads: worker.failed_threads,
             notified_finished: worker.notified_finished,
             leases: worker.leases.len() as u64,
             crews: worker.crews,
             paused: worker.paused.clone(),
+            away_until_unix_ms: (state == WorkerState::Away)
+                .then(|| self.clock.wall(worker.forget_at.unwrap_or_default()).0),
             current_task: self.current_task(number, now),
             tasks_done: worker.tasks_done,
             last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),

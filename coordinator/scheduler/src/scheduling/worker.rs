@@ -51,6 +51,8 @@ pub(super) struct Lease {
     pub(super) granted: Ticks,
     /// The same by the wall clock; 0 in a lease found on disk until its worker names it.
     pub(super) granted_unix_ms: u64,
+    /// Promised return of the package that holds the lease; 0 for the lease of a connected worker.
+    pub(super) return_unix_ms: u64,
     /// Time from which the task waited for this recheck; 0 for other purposes.
     pub(super) queued: Ticks,
     /// Time until which the worker may be expected to deliver; then the lease keeps nobody else from the task.
@@ -89,7 +91,7 @@ pub(super) struct Worker {
     pub(super) drain_requested: bool,
     /// Reason for the pause; empty if the worker is not paused.
     pub(super) paused: String,
-    /// Whether the worker has drained and holds no lease.
+    /// Whether the worker has drained, or left with a package: it holds no other lease.
     pub(super) has_stopped: bool,
     /// Time of the next expected call.
     pub(super) due: Ticks,
@@ -216,6 +218,11 @@ impl Worker {
             self.speed.measure(std::mem::take(&mut self.delivered), took_ms);
             self.busy_since = now;
         }
+    }
+
+    /// Returns whether the worker has left with a package and its promised return has not passed.
+    pub(super) fn is_away(&self) -> bool {
+        self.has_stopped && !self.leases.is_empty()
     }
 
     /// Returns the worker's number of threads; 0 while it is paused.

@@ -158,35 +158,49 @@ impl Workers {
     }
 
     /// Forgets workers that were gone for long enough, except barred ones.
-    pub(super) fn forget_gone(&mut self, now: Ticks) {
+    /// Returns those whose promised return has passed: they are lost.
+    pub(super) fn forget_gone(&mut self, now: Ticks) -> Vec<WorkerIx> {
+        let mut lost = Vec::new();
         while let Some(&(at, worker)) = self.gone.first()
             && at <= now
         {
             self.gone.pop_first();
             let known = self.get_mut(worker);
             known.forget_at = None;
-            if known.leases.is_empty() && !self.is_barred(worker) {
+            if !known.leases.is_empty() {
+                known.has_stopped = false;
+                self.disconnect(worker, at + LOST_SHOWN_MS);
+                lost.push(worker);
+            } else if !self.is_barred(worker) {
                 self.forget(worker);
             }
         }
+        lost
     }
 
     /// Marks a drained worker as stopped.
     pub(super) fn stop(&mut self, worker: WorkerIx) {
-        let known = self.get_mut(worker);
-        known.has_stopped = true;
-        let forget_at = known.seen + STOPPED_SHOWN_MS;
-        self.disconnect(worker, forget_at);
+        let forget_at = self.get(worker).seen + STOPPED_SHOWN_MS;
+        self.leave(worker, forget_at);
+    }
+
+    /// Disconnects a worker that does not call before `until`; with leases, it is away.
+    pub(super) fn leave(&mut self, worker: WorkerIx, until: Ticks) {
+        self.get_mut(worker).has_stopped = true;
+        self.disconnect(worker, until);
     }
 
     /// Disconnects a worker, which is forgotten later.
     fn disconnect(&mut self, worker: WorkerIx, forget_at: Ticks) {
         let known = self.get_mut(worker);
-        known.forget_at = Some(forget_at);
+        let before = known.forget_at.replace(forget_at);
         let threads = std::mem::take(&mut known.live_threads);
         if let Some(deadline) = known.deadline.take() {
             self.deadlines.remove(&(deadline, worker));
             self.live_threads -= threads;
+        }
+        if let Some(at) = before {
+            self.gone.remove(&(at, worker));
         }
         self.gone.insert((forget_at, worker));
     }
@@ -222,9 +236,9 @@ impl Workers {
         (slot.host, slot.trusted) = (Some(host), trusted);
     }
 
-    /// Returns whether a worker is connected.
+    /// Returns whether a worker is connected or away.
     fn is_live(&self, worker: WorkerIx) -> bool {
-        self.find(worker).is_some_and(|known| known.deadline.is_some())
+        self.find(worker).is_some_and(|known| known.deadline.is_some() || known.is_away())
     }
 
     /// Returns whether two workers may share hardware.
@@ -243,7 +257,7 @@ impl Workers {
     }
 
     /// Returns whether a worker may call with a token that admits `most` machines.
-    /// It may if it is connected with the token, or fewer than `most` others are connected or barred.
+    /// It may if it is connected or away with the token, or fewer than `most` others are, or are barred.
     pub(super) fn has_room(&self, id: WorkerId, token: Option<&str>, most: usize) -> bool {
         let shares = |worker: &WorkerIx| self.token(*worker) == token;
         let known = self.by_id.get(&id).filter(|worker| self.is_live(**worker) && shares(worker));
@@ -370,6 +384,11 @@ impl Workers {
     pub(super) fn find_live(&mut self, id: WorkerId) -> Option<&mut Worker> {
         let worker = *self.by_id.get(&id)?;
         self.find_mut(worker).filter(|known| known.deadline.is_some() && known.session.is_some())
+    }
+
+    pub(super) fn find_away(&self, id: WorkerId) -> Option<WorkerIx> {
+        let worker = *self.by_id.get(&id)?;
+        self.find(worker).filter(|known| known.is_away()).map(|_| worker)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerIx, &Worker)> {

@@ -21,6 +21,10 @@ pub(crate) struct Leases {
     pub(crate) single: SingleHolders,
     /// Tasks with several holders, by the time from which at most one of their leases is fresh.
     pub(crate) crowded: BTreeSet<(Ticks, TaskIx)>,
+    /// Number of leases in packages.
+    pub(crate) away: usize,
+    /// Number of the other leases.
+    pub(super) connected: usize,
     /// Done cost of all leased tasks, as their workers report it.
     pub(crate) cost_done: u64,
 }
@@ -59,6 +63,10 @@ impl Leases {
             true => self.cost_done.saturating_add(cost),
             false => self.cost_done.saturating_sub(cost),
         };
+        let away = leases.iter().filter(|(_, lease)| lease.return_unix_ms > 0).count();
+        for (sum, number) in [(&mut self.away, away), (&mut self.connected, leases.len() - away)] {
+            *sum = if add { *sum + number } else { *sum - number };
+        }
         if leases.len() > 1 {
             let mut ends: Vec<_> = leases.iter().map(|(_, lease)| lease.fresh_until).collect();
             ends.sort_unstable();
@@ -68,9 +76,10 @@ impl Leases {
                 false => self.crowded.remove(&key),
             };
         }
-        // A referee's lease of a disputed task gets no backup copies.
+        // A referee's lease of a disputed task gets no backup copies; a package's is revoked instead.
         if let [(_, lease)] = leases
             && lease.purpose != Purpose::Recount
+            && lease.return_unix_ms == 0
         {
             let single = match lease.started.is_some() {
                 true => &mut self.single.started,

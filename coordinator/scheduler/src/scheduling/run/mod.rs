@@ -228,9 +228,9 @@ impl Run {
         0..TaskIx::try_from(self.tasks.len()).expect("at most MAX_TASKS")
     }
 
-    /// Advances the run's time; without a lease the time that no holder has confirmed is dropped.
+    /// Advances the run's time; without a connected holder the time that no holder has confirmed is dropped.
     pub(super) fn advance_time(&mut self, ms: Ticks) {
-        self.unconfirmed_ms = if self.leases.is_empty() { 0 } else { self.unconfirmed_ms + ms };
+        self.unconfirmed_ms = if self.leases.connected == 0 { 0 } else { self.unconfirmed_ms + ms };
     }
 
     /// Counts the time up to now: a holder of one of the run's tasks has called.

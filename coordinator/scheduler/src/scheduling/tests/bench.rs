@@ -126,6 +126,7 @@ impl ScriptedWorker {
             draining: false,
             self_test: SelfTestReport { tests_passed: self.passed, ..SelfTestReport::default() },
             paused: String::new(),
+            package: None,
         }
     }
 
@@ -252,8 +253,8 @@ impl Bench {
 
     /// Returns a lease that the coordinator granted to a worker earlier, under this epoch.
     fn earlier(&self, id: u128, task: TaskRef, epoch: u64) -> Grant {
-        let lease =
-            LeaseKey { task, epoch: Epoch(epoch), granted_unix_ms: 0, proof: Proof::default() };
+        let (epoch, proof) = (Epoch(epoch), Proof::default());
+        let lease = LeaseKey { task, epoch, granted_unix_ms: 0, return_unix_ms: 0, proof };
         self.granted(id, lease, Orientation::Upright)
     }
 

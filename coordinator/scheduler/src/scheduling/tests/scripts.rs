@@ -6,7 +6,7 @@ use common::{
     count::Orientation,
     plan::TaskId,
     run::WorkerId,
-    sync::{Grant, SelfTestReport, SyncReply, SyncRequest},
+    sync::{Grant, PackageRequest, SelfTestReport, SyncReply, SyncRequest},
 };
 
 use super::{
@@ -94,6 +94,16 @@ impl Bench {
             }
             "names" => quiet,
             "drains" => SyncRequest { draining: true, ..request },
+            // Tasks for a package, and the milliseconds until its promised return.
+            "packs" => {
+                let package = PackageRequest {
+                    run: String::new(),
+                    away_ms: ms(words[1]),
+                    tasks: read(words[0]),
+                    core_seconds: 1e9,
+                };
+                SyncRequest { package: Some(package), ..quiet }
+            }
             "pauses" => SyncRequest { draining: true, paused: words.join(" "), ..quiet },
             // Failed threads, milliseconds for which counts are suspect, and counts.
             "tests" => {

@@ -1,0 +1,172 @@
+//! Packages: tasks that a worker takes away in a file, for machines that cannot reach the coordinator.
+//!
+//! A package is an ordinary worker with an identity of its own, which calls twice: it requests tasks, and names
+//! them once they are in its file. Then it is *away*: the coordinator expects its next call at the promised return,
+//! which is part of the proofs. Its leases never keep a run from ending: once nothing else is pending, they are
+//! revoked, and its counts are accepted whenever they arrive.
+
+use common::{
+    sync::{PackageRequest, SyncReply},
+    text::{plural, thousands},
+};
+
+use super::{
+    LeaseIx, RunIx, Scheduler, WorkerIx,
+    clock::Ticks,
+    leases::{BARRED, LeaseEnd},
+    task_table::Stage,
+    worker::Lease,
+};
+
+/// Maximum time until a promised return: 30 days.
+const MAX_AWAY_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+
+/// Maximum number of tasks of one package.
+const MAX_TASKS: usize = 4_096;
+
+/// Maximum number of tasks in all packages of a token.
+const MAX_TASKS_PER_TOKEN: usize = 100_000;
+
+/// Denominator of the part of a run's tasks that the packages of a token may hold, unless no other token counts.
+const MAX_PART: u64 = 20;
+
+impl Scheduler {
+    /// Grants the tasks of a package.
+    pub(super) fn grant_package(
+        &mut self,
+        worker: WorkerIx,
+        request: &PackageRequest,
+        reply: &mut SyncReply,
+    ) {
+        let (run, most, reason) = match self.package_room(worker, request, reply.grants.len()) {
+            Ok(room) => room,
+            Err(reason) => return reply.reason = reason,
+        };
+        let now_unix_ms = self.clock.wall(self.clock.ticks()).0;
+        let return_unix_ms = now_unix_ms.saturating_add(request.away_ms.min(MAX_AWAY_MS));
+        let mut cost = request.core_seconds * 1e6;
+        for _ in 0..most {
+            let Some(choice) = self.choose_uncounted(run, worker).filter(|_| cost > 0.0) else {
+                break;
+            };
+            cost -= self.runs[run].cost(choice.task) as f64;
+            reply.grants.push(self.lease(run, worker, choice, return_unix_ms));
+        }
+        reply.reason = match (reply.grants.len() >= most, reply.grants.is_empty()) {
+            (true, _) => reason,
+            (false, true) => format!("run {} has no pending tasks", self.runs[run].manifest.run),
+            (false, false) => String::new(),
+        };
+    }
+
+    /// Returns the run of a package, the number of tasks that may be added to `granted`, and the limit that reduced
+    /// it, if one did; an error is the reason for none.
+    fn package_room(
+        &self,
+        worker: WorkerIx,
+        request: &PackageRequest,
+        granted: usize,
+    ) -> Result<(RunIx, usize, String), String> {
+        if self.workers.is_barred(worker) {
+            return Err(BARRED.to_owned());
+        }
+        if self.is_on_probation(worker) {
+            return Err("wrong counts with this token: its machines get no packages".to_owned());
+        }
+        if self.workers.get(worker).leases.len() > granted {
+            return Err(
+                "the worker holds leases: a package needs an identity of its own".to_owned()
+            );
+        }
+        let named = |run: &RunIx| {
+            let manifest = &self.runs[*run].manifest;
+            let board = format!("N={}", manifest.spec.board);
+            manifest.run.to_string().starts_with(&request.run) || board == request.run
+        };
+        let mut served = self.order.iter().copied().filter(|&run| self.runs[run].grants());
+        let run = served.find(named).ok_or_else(|| match request.run.as_str() {
+            "" => "no run is running: submit one with queensctl".to_owned(),
+            run => format!("no running run is called '{run}' (see `queensctl runs`)"),
+        })?;
+        let of_token = self.workers.of_same_token(worker);
+        let away: Vec<LeaseIx> = of_token.flat_map(|other| self.away_leases(other)).collect();
+        let in_run = away.iter().filter(|(of, _)| *of == run).count();
+        let tasks = self.runs[run].tasks().len();
+        let is_only_token =
+            self.active_tokens(run).len() <= 1 && !self.workers.has_other_token(worker);
+        let part = if is_only_token { tasks } else { tasks.div_ceil(MAX_PART) };
+        let part = usize::try_from(part).unwrap_or(usize::MAX);
+        let wanted = request.tasks as usize;
+        let limits = [
+            (wanted, String::new()),
+            (MAX_TASKS, format!("a package holds at most {} tasks", thousands(MAX_TASKS as u128))),
+            (
+                MAX_TASKS_PER_TOKEN.saturating_sub(away.len()) + granted,
+                format!(
+                    "packages of one token hold at most {} tasks, and {} are away",
+                    thousands(MAX_TASKS_PER_TOKEN as u128),
+                    thousands(away.len() as u128)
+                ),
+            ),
+            (
+                part.saturating_sub(in_run) + granted,
+                format!(
+                    "packages of one token hold at most {} of this run while other tokens count",
+                    plural(part as u64, "task")
+                ),
+            ),
+        ];
+        let (most, reason) = limits.into_iter().min_by_key(|(most, _)| *most).expect("four limits");
+        if most == 0 {
+            return Err(reason);
+        }
+        Ok((run, most - granted.min(most), reason))
+    }
+
+    /// Returns a worker's leases that are in a package.
+    fn away_leases(&self, worker: WorkerIx) -> impl Iterator<Item = LeaseIx> + '_ {
+        self.leases_of(worker).filter(|(_, lease)| lease.return_unix_ms > 0).map(|(key, _)| key)
+    }
+
+    /// Lets a worker be away until its promised return if it has named all leases of its package and holds no others.
+    pub(super) fn leave_with_package(&mut self, worker: WorkerIx) {
+        let returns = |(_, lease): (LeaseIx, &Lease)| lease.return_unix_ms * u64::from(lease.seen);
+        let first = self.leases_of(worker).map(returns).next();
+        if let Some(return_unix_ms @ 1..) = first
+            && self.leases_of(worker).map(returns).all(|of| of == return_unix_ms)
+        {
+            self.be_away(worker, return_unix_ms);
+        }
+    }
+
+    pub(super) fn be_away(&mut self, worker: WorkerIx, return_unix_ms: u64) {
+        let now = self.clock.ticks();
+        let away_ms: Ticks = return_unix_ms.saturating_sub(self.clock.wall(now).0);
+        self.workers.leave(worker, now + away_ms);
+    }
+
+    /// Restores a package from its leases on disk, which last longer than any other.
+    pub(super) fn restore_package(&mut self, worker: WorkerIx, return_unix_ms: u64) {
+        for (run, task) in self.leases_of(worker).map(|(key, _)| key).collect::<Vec<_>>() {
+            self.runs[run]
+                .change_lease(task, worker, |lease| lease.return_unix_ms = return_unix_ms);
+        }
+        self.be_away(worker, return_unix_ms);
+    }
+
+    /// Revokes all packages of a run that has nothing else pending; returns whether there were any.
+    pub(super) fn revoke_packages(&mut self, run: RunIx) -> bool {
+        let in_run = &self.runs[run];
+        if in_run.leases.away == 0 || in_run.tasks().number(Stage::Pending) > 0 {
+            return false;
+        }
+        let held = in_run.held().flat_map(|task| {
+            let away = in_run.leases_of(task).iter().filter(|(_, lease)| lease.return_unix_ms > 0);
+            away.map(move |&(holder, _)| (holder, (run, task)))
+        });
+        for (holder, key) in held.collect::<Vec<_>>() {
+            self.end_lease(holder, key, LeaseEnd::Released);
+        }
+        true
+    }
+}
