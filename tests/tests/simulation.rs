@@ -3,7 +3,7 @@
 //! CI runs 40, `just simulate` 2,500. Attacks run only a tenth of them, from seed QUEENS_SIM_FROM on.
 
 use scheduler::ledger::Recheck;
-use tests::sim::{ATTACKS, Outcome, Scenario, Tally, run};
+use tests::sim::{ATTACKS, Fault, Outcome, Scenario, Tally, run};
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
@@ -56,6 +56,9 @@ fn every_seed_ends_exact_except_for_lies_that_were_not_rechecked() {
     // Runs without faults would test nothing.
     assert!(of(|o| o.starts) > 3 * seeds, "few crashes");
     assert!(faults.of_workers() > 400 * seeds, "few faults");
+    for fault in [Fault::Package, Fault::PackageReturned, Fault::PackageRevoked] {
+        assert!(faults.of(fault) > 0, "no {fault:?}");
+    }
     // Seed 0 has a hundred workers or more, whose messages share groups.
     assert!(shared > 100, "nothing was grouped");
     assert!(10 * barred > seeds, "few liars are barred: {barred}");
@@ -150,6 +153,21 @@ fn identities_that_only_hold_tasks_do_not_delay_the_end() {
             assert!(outcome.exact && outcome.barred == 0, "seed {seed}, {identities}");
             assert!(with <= without + 60_000, "seed {seed}, {identities}");
         }
+    }
+}
+
+/// No run waits for a package: at its end, other workers get the tasks at once.
+#[test]
+fn a_package_that_never_returns_does_not_delay_the_end() {
+    let seeds = number("QUEENS_SIM_SEEDS").map_or(2, |seeds| seeds / 20);
+    for seed in 0..seeds {
+        let [without, with] = [false, true].map(|is| run(Scenario::packaged(is, seed)));
+        assert!(without.exact && with.exact && with.barred == 0, "seed {seed}");
+        let packages = with.faults.of(Fault::Package);
+        let [before, after] = [without.time_ms, with.time_ms];
+        eprintln!("seed {seed}: {after} ms with {packages} packages, without them {before} ms");
+        assert!(packages > 0 && with.faults.of(Fault::PackageReturned) == 0, "seed {seed}");
+        assert!(after <= before + before / 5 + 60_000, "seed {seed}");
     }
 }
 

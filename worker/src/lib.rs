@@ -18,6 +18,7 @@ pub mod devices;
 pub mod engine;
 mod link;
 pub mod local;
+pub mod package;
 mod pool;
 mod spool;
 mod summary;
@@ -132,7 +133,7 @@ pub async fn run(
         never = monitor.run() => never,
     };
     match (reason, config.idle_timeout) {
-        (ExitReason::Idle, Some(timeout)) => tracing::info!(
+        (ExitReason::Idle, Some(timeout)) if !timeout.is_zero() => tracing::info!(
             "stopped: {summary}; all runs finished and no work for {} (--idle-timeout)",
             format_duration(timeout)
         ),
@@ -166,7 +167,7 @@ fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spoo
         plural(info.threads, "thread"),
         MemorySize::at_least(info.memory_bytes_per_thread),
     );
-    if let Some(timeout) = config.idle_timeout {
+    if let Some(timeout) = config.idle_timeout.filter(|timeout| !timeout.is_zero()) {
         tracing::info!(
             "exits after {} without work, once it has counted and all runs are finished (--idle-timeout; 0: \
              never)",

@@ -24,6 +24,9 @@ async fn run() -> ExitCode {
         Some(Command::Estimate(arguments)) => commands::estimate::run(&arguments).await,
         Some(Command::Devices) => commands::list_devices(),
         Some(Command::Kernels) => commands::list_kernels(),
+        Some(Command::Checkout(arguments)) => commands::package::checkout(&arguments).await,
+        Some(Command::Run(arguments)) => commands::package::run(&arguments, terminal).await,
+        Some(Command::Submit(arguments)) => commands::package::submit(&arguments).await,
         Some(Command::Stop(arguments)) => commands::stop_workers(arguments).await,
         None => commands::serve::run(&serve, terminal).await,
     }

@@ -6,6 +6,7 @@
 //! has wrong counts, and that the invariants of its `Checker` hold at every write of the store.
 
 mod disk;
+mod package;
 mod scenario;
 mod shared;
 mod worker;
@@ -52,6 +53,9 @@ faults! {
     CountWrong "counts wrong",
     SelfTest "self-tests failed",
     Ghost "workers that leased tasks and vanished",
+    Package "packages checked out",
+    PackageReturned "packages returned, some of them late, twice or in part",
+    PackageRevoked "packages revoked by an operator",
     CoordinatorCrash "coordinators crashed between groups",
     CrashInWrite "coordinators crashed in a write",
     DiskError "disks full or failing",
@@ -67,6 +71,10 @@ pub struct Tally([u64; FAULTS.len()]);
 impl Tally {
     pub fn add(&mut self, fault: Fault) {
         self.0[fault as usize] += 1;
+    }
+
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.0[fault as usize]
     }
 
     /// Returns the number of faults of workers and their messages.

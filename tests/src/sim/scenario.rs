@@ -65,6 +65,8 @@ pub struct Faults {
     pub bit_errors: bool,
     /// Probability that a count of the referee is wrong.
     pub referee_error: f64,
+    /// Whether some of the packages that are checked out return.
+    pub packages_return: bool,
 }
 
 impl Faults {
@@ -212,6 +214,7 @@ impl Scenario {
             repeat: chance(&mut rng, 0.2),
             late: chance(&mut rng, 0.1),
             liars,
+            packages_return: true,
             ..Faults::default()
         };
         use Fault::{Partition, WorkerClock, WorkerCrash, WorkerFrozen, WorkerStopped};
@@ -231,6 +234,7 @@ impl Scenario {
         faults.recur(Fault::CoordinatorClock, random_time(&mut rng, 30 * SECOND, HOUR));
         faults.recur(Fault::RunPaused, random_time(&mut rng, 5 * MINUTE, 2 * HOUR));
         faults.recur(Fault::Ghost, random_time(&mut rng, 5 * MINUTE, HOUR));
+        faults.recur(Fault::Package, random_time(&mut rng, 5 * MINUTE, HOUR));
         faults.lie_rate = 10f64.powf(rng.random_range(-3.0..=0.0));
         faults.liars_agree = liars == 2 && rng.random_bool(0.5);
         faults.bad_core = rng.random_bool(0.3);
@@ -305,6 +309,15 @@ impl Scenario {
             faults: Faults { liars: identities, hoards: true, ..Faults::default() },
             ..faultless
         }
+    }
+
+    /// Returns a scenario of two honest machines, whose tasks a package may take away that never returns.
+    pub fn packaged(is_packaged: bool, seed: u64) -> Self {
+        let mut scenario = Self::hoarded(0, seed);
+        let checkout = is_packaged.then_some(5 * MINUTE);
+        scenario.faults.recur(Fault::Package, checkout);
+        scenario.faults.packages_return = !is_packaged;
+        scenario
     }
 
     /// Lets two liars with a token each agree on their lies, against two honest ones.

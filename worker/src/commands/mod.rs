@@ -5,6 +5,7 @@
 pub(crate) mod count;
 pub(crate) mod estimate;
 pub(crate) mod options;
+pub(crate) mod package;
 pub(crate) mod serve;
 
 use std::{

@@ -22,7 +22,7 @@ use common::{
     text::worker_name,
 };
 use proto::connect::ConnectionOptions;
-use worker::{availability::Rules, config::ComputeBudget, devices::DeviceChoice};
+use worker::{availability::Rules, config::ComputeBudget, devices::DeviceChoice, package::Part};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -50,6 +50,30 @@ Examples:
       estimate it again from another sample of tasks
   worker estimate --n 28 --cores 1000 --memory 4GiB --watts 250
       estimate the time for N = 28 on a thousand cores like these";
+
+const CHECKOUT_EXAMPLES: &str = "\
+Examples:
+  worker checkout --join @worker.join --core-hours 500 -o lab.package
+      take 500 core-hours of work away for 14 days
+  worker checkout N=24 --join @worker.join --tasks 100 --expires 3d -o stick.package
+      take 100 tasks of a run away for three days";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  worker run lab.package
+      count the package into lab.results, or continue
+  worker run lab.package --part 3/10
+      count a tenth of the package into lab.3-of-10.results
+
+Exit codes:
+  0 all counted, 1 error, 2 invalid usage, 130 interrupted";
+
+const SUBMIT_EXAMPLES: &str = "\
+Examples:
+  worker submit --join @worker.join lab.results
+      submit the results, and release the other tasks of the package
+  worker submit --join @worker.join --keep lab.1-of-10.results lab.2-of-10.results
+      submit two parts, and keep the tasks of the others";
 
 const STOP_EXAMPLES: &str = "\
 Examples:
@@ -105,6 +129,15 @@ pub(crate) enum Command {
     /// Estimate the run time by counting a sample of tasks on this machine.
     #[command(after_help = ESTIMATE_EXAMPLES)]
     Estimate(Estimate),
+    /// Take tasks away in a file, for machines that cannot reach the coordinator.
+    #[command(after_help = CHECKOUT_EXAMPLES)]
+    Checkout(Checkout),
+    /// Count the tasks of a package, without a network or a secret.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Run),
+    /// Submit the results of packages; repeating it does no harm.
+    #[command(after_help = SUBMIT_EXAMPLES)]
+    Submit(Submit),
     /// Gracefully stop the workers on this machine and wait for them to exit: all with a spool in the
     /// default directory, or one of them.
     #[command(after_help = STOP_EXAMPLES)]
@@ -127,6 +160,19 @@ pub(crate) struct Serve {
     /// below $XDG_STATE_HOME/queens-spool, or below ./queens-spool].
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
+    /// Exit after this time without work once all runs are finished, if this worker has counted at
+    /// least one task; 0 waits indefinitely.
+    #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]
+    pub(crate) idle_timeout: TimeLimit,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionOptions,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+}
+
+/// Options of a worker, whether or not it is connected.
+#[derive(Debug, Args)]
+pub(crate) struct Engine {
     /// Shut down gracefully after this time, such as 3h, 90m or 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) drain_after: Option<Duration>,
@@ -134,15 +180,9 @@ pub(crate) struct Serve {
     /// the others are released. Set the service manager's kill timeout higher than this.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "25s")]
     pub(crate) drain_limit: Duration,
-    /// Exit after this time without work once all runs are finished, if this worker has counted at
-    /// least one task; 0 waits indefinitely.
-    #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]
-    pub(crate) idle_timeout: TimeLimit,
     /// Log format: text, or json for one object per line.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionOptions,
     #[command(flatten)]
     pub(crate) resources: Resources,
     /// Run at idle CPU and I/O priority: nice 19, and on Linux SCHED_IDLE and the idle I/O class.
@@ -150,6 +190,66 @@ pub(crate) struct Serve {
     pub(crate) idle_priority: bool,
     #[command(flatten)]
     pub(crate) rules: Rules,
+}
+
+/// Options of `worker checkout`.
+#[derive(Debug, Args)]
+pub(crate) struct Checkout {
+    /// Run: the first digits of its ID, or N=20 [default: the run that is served first].
+    #[arg(value_name = "RUN", default_value = "", hide_default_value = true)]
+    pub(crate) run: String,
+    /// Work to take away, in hours of one reference core [default: up to the coordinator's limit].
+    #[arg(long, value_name = "H", allow_hyphen_values = true, value_parser = core_hours)]
+    pub(crate) core_hours: Option<f64>,
+    /// Number of tasks to take away [default: up to the coordinator's limit].
+    #[arg(long, value_name = "K", allow_hyphen_values = true, value_parser = at_least_one::<NonZeroU32>)]
+    pub(crate) tasks: Option<NonZeroU32>,
+    /// Time until the promised return. Afterwards, and at the end of the run, other workers get the tasks.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "14d")]
+    pub(crate) expires: Duration,
+    /// File of the package; its secret is stored beside it.
+    #[arg(short, long, value_name = "FILE", default_value = "queens.package")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionOptions,
+}
+
+/// Options of `worker run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// File of `worker checkout`.
+    #[arg(value_name = "PACKAGE")]
+    pub(crate) package: PathBuf,
+    /// Count only every M-th task, from the I-th on, such as 3/10.
+    #[arg(long, value_name = "I/M")]
+    pub(crate) part: Option<Part>,
+    /// File of the results; an existing one is continued [default: PACKAGE with the extension results].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// File that contains the counted fraction, 0 to 1, updated once per second.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) progress: Option<PathBuf>,
+    /// Count also after the promised return.
+    #[arg(long)]
+    pub(crate) late: bool,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+}
+
+/// Options of `worker submit`.
+#[derive(Debug, Args)]
+pub(crate) struct Submit {
+    /// Files of `worker run`, in any order.
+    #[arg(required = true, value_name = "RESULTS")]
+    pub(crate) results: Vec<PathBuf>,
+    /// The package, with its secret beside it [default: the one beside the results or in this directory].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) package: Option<PathBuf>,
+    /// Keep the tasks without results until the promised return, instead of releasing them.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionOptions,
 }
 
 #[derive(Debug, Args)]
@@ -255,6 +355,10 @@ fn number(text: &str, is_valid: fn(f64) -> bool, expected: &str) -> Result<f64, 
 
 fn watts(text: &str) -> Result<f64, String> {
     number(text, f64::is_finite, "above 0, such as 250")
+}
+
+fn core_hours(text: &str) -> Result<f64, String> {
+    number(text, f64::is_finite, "above 0, such as 500")
 }
 
 fn fraction(text: &str) -> Result<f64, String> {

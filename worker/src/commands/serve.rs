@@ -16,29 +16,37 @@ use common::run::WorkerId;
 use proto::connect::BadAddress;
 use worker::config::{Coordinator, SpoolChoice, WorkerConfig};
 
-use super::{fail, options::Serve};
+use super::{
+    fail,
+    options::{Engine, Serve},
+};
 
 pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCode {
     let mut config = match config(arguments) {
         Ok(config) => config,
         Err(error) => return fail(Exit::Usage, error),
     };
-    start_log(arguments.log_format, terminal, None);
-    if arguments.idle_priority {
-        // Threads that start later inherit the priority.
-        for refused in priority::lower_session() {
-            tracing::warn!("--idle-priority: {refused}");
-        }
-    }
+    begin(&arguments.engine, terminal);
     if let Coordinator::Remote(address) = &config.coordinator
         && address.is_unprotected()
     {
         tracing::warn!("--insecure: traffic to {address} is unencrypted and unauthenticated");
     }
     config.status_bar = StatusBar::message_only();
-    match serve(config, arguments.drain_after).await {
+    match serve(config, arguments.engine.drain_after).await {
         Ok(exit) => exit.into(),
         Err(error) => fail(Exit::Error, error),
+    }
+}
+
+/// Starts the log and lowers the priority.
+pub(crate) fn begin(engine: &Engine, terminal: TerminalOptions) {
+    start_log(engine.log_format, terminal, None);
+    if engine.idle_priority {
+        // Threads that start later inherit the priority.
+        for refused in priority::lower_session() {
+            tracing::warn!("--idle-priority: {refused}");
+        }
     }
 }
 
@@ -49,23 +57,41 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
         }
         _ => error.to_string(),
     })?;
-    let config = WorkerConfig {
-        coordinator: Coordinator::Remote(coordinator),
-        budget: arguments.resources.budget(),
-        name: arguments.name.clone().unwrap_or_else(|| default_name(&host_name())),
-        devices: arguments.resources.device.open(arguments.resources.device_memory)?,
+    let name = arguments.name.clone().unwrap_or_else(|| default_name(&host_name()));
+    let config = arguments.engine.config(Coordinator::Remote(coordinator), name)?;
+    Ok(WorkerConfig {
         spool: arguments.spool.clone().map_or(SpoolChoice::Default, SpoolChoice::Directory),
-        id: WorkerId(0),
-        drain_limit: arguments.drain_limit,
         idle_timeout: arguments.idle_timeout.0,
-        rules: arguments.rules.clone(),
-        status_bar: None,
-    };
-    config.budget.check_memory().map_err(|error| error.to_string())?;
-    Ok(config)
+        ..config
+    })
 }
 
-async fn serve(
+impl Engine {
+    /// Returns the configuration of a worker without a spool that exits as soon as all runs are finished.
+    pub(crate) fn config(
+        &self,
+        coordinator: Coordinator,
+        name: String,
+    ) -> Result<WorkerConfig, String> {
+        let config = WorkerConfig {
+            coordinator,
+            budget: self.resources.budget(),
+            name,
+            devices: self.resources.device.open(self.resources.device_memory)?,
+            spool: SpoolChoice::Memory,
+            id: WorkerId(0),
+            drain_limit: self.drain_limit,
+            idle_timeout: Some(Duration::ZERO),
+            rules: self.rules.clone(),
+            status_bar: None,
+        };
+        config.budget.check_memory().map_err(|error| error.to_string())?;
+        Ok(config)
+    }
+}
+
+/// Runs a worker until it ends or a signal stops it.
+pub(crate) async fn serve(
     config: WorkerConfig,
     drain_after: Option<Duration>,
 ) -> Result<Exit, Box<dyn std::error::Error>> {

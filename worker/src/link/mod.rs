@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 mod tests;
-mod transport;
+pub(crate) mod transport;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -63,7 +63,7 @@ impl CallError {
 /// A client of one coordinator; connects on demand and after a lost connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
-    pub(super) coordinator: Coordinator,
+    pub(crate) coordinator: Coordinator,
     /// The client of a remote coordinator; `None` before the first call and after a failure.
     client: Arc<Mutex<Option<WorkQueueClient<AuthChannel>>>>,
     identity: Identity,
@@ -133,6 +133,13 @@ impl Transport {
             let reply = reply.map_err(|status| failure(&status))?.into_inner();
             match issued_secret(&reply)? {
                 None => return Ok(SyncReply::try_from(reply)?),
+                Some(_) if self.identity.is_fixed() => {
+                    let message =
+                        "it did not issue this identity to this token: use the coordinator and \
+                                   the token with which the package was checked out"
+                            .to_owned();
+                    return Err(CallError::Refused { code: Code::Unauthenticated, message });
+                }
                 Some(issued) if !was_issued => self.identity.store(issued).await,
                 Some(_) => {
                     let message = "it rejects the secret that it has just issued".to_owned();

@@ -19,13 +19,25 @@ pub(crate) struct Identity {
     /// The spool directory; without it, the worker gets a new identity at every start.
     directory: Option<PathBuf>,
     secret: Arc<Mutex<Option<WorkerSecret>>>,
+    /// Whether another secret is of no use: the results are those of this identity.
+    is_fixed: bool,
 }
 
 impl Identity {
+    /// Creates an identity that no coordinator may replace.
+    pub(crate) fn fixed(secret: WorkerSecret) -> Self {
+        let secret = Arc::new(Mutex::new(Some(secret)));
+        Self { directory: None, secret, is_fixed: true }
+    }
+
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.is_fixed
+    }
+
     /// Reads the secret of an earlier process.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
         let secret = Arc::new(Mutex::new(read(directory)?));
-        Ok(Self { directory: Some(directory.to_owned()), secret })
+        Ok(Self { directory: Some(directory.to_owned()), secret, is_fixed: false })
     }
 
     pub(crate) fn secret(&self) -> Option<WorkerSecret> {
@@ -49,7 +61,8 @@ impl Identity {
         }
         let Some(directory) = self.directory.clone() else { return };
         let path = directory.join(FILE);
-        let written = spawn_blocking(move || write(&directory, &issued)).await;
+        let file = path.clone();
+        let written = spawn_blocking(move || write(&file, &issued)).await;
         if let Err(error) = written.unwrap_or_else(|error| Err(io::Error::other(error))) {
             tracing::warn!(
                 "{}: {error}; after a restart this worker will have a new identity",
@@ -79,8 +92,9 @@ fn read(directory: &Path) -> io::Result<Option<WorkerSecret>> {
 }
 
 /// Replaces the file atomically, readable by its owner only.
-fn write(directory: &Path, secret: &WorkerSecret) -> io::Result<()> {
-    let new = directory.join("secret.new");
+pub(crate) fn write(path: &Path, secret: &WorkerSecret) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
@@ -88,7 +102,7 @@ fn write(directory: &Path, secret: &WorkerSecret) -> io::Result<()> {
     let mut file = options.open(&new)?;
     writeln!(file, "{}", secret.expose())?;
     file.sync_all()?;
-    fs::rename(&new, directory.join(FILE))
+    fs::rename(&new, path)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum SpoolLine {
+pub(crate) enum SpoolLine {
     /// A task was counted.
     Finished {
         #[serde(with = "as_text")]
@@ -67,7 +67,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl SpoolLine {
-    pub(super) fn finished(partial: &Partial) -> Self {
+    pub(crate) fn finished(partial: &Partial) -> Self {
         let Partial { lease, count, kernel, orientation, duration_us } = *partial;
         let LeaseKey { task: TaskRef { run, plan, task }, epoch, proof, .. } = lease;
         let LeaseKey { granted_unix_ms, return_unix_ms, .. } = lease;
@@ -95,7 +95,7 @@ impl SpoolLine {
     }
 
     /// Returns the lease, and its result if that is still needed.
-    pub(super) fn content(self) -> (LeaseKey, Option<Partial>) {
+    pub(crate) fn content(self) -> (LeaseKey, Option<Partial>) {
         let (Self::Finished {
             run, plan, task, epoch, granted_unix_ms, return_unix_ms, proof, ..
         }
@@ -113,7 +113,7 @@ impl SpoolLine {
     }
 
     /// Appends the line, with its line end.
-    pub(super) fn write(&self, to: &mut Vec<u8>) {
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
         let start = to.len();
         serde_json::to_writer(&mut *to, self).expect("strings and numbers into memory");
         sealed::seal(to, start);
@@ -121,7 +121,7 @@ impl SpoolLine {
     }
 
     /// Reads a line without its line end; `None` unless every byte is valid.
-    pub(super) fn read(line: &[u8]) -> Option<Self> {
+    pub(crate) fn read(line: &[u8]) -> Option<Self> {
         serde_json::from_slice(&sealed::open(line).ok()?).ok()
     }
 }

@@ -8,7 +8,7 @@
 //! | `outbox.jsonl` | results and acknowledgements, see [`line`] |
 //! | `self-test-failed` | empty; see [`FailureMark`] |
 
-mod identity;
+pub(crate) mod identity;
 pub(crate) mod line;
 pub mod stop;
 #[cfg(test)]
@@ -269,16 +269,22 @@ impl Spool {
         for partial in self.live.values() {
             SpoolLine::finished(partial).write(&mut bytes);
         }
-        let (path, new) = (self.path(), self.directory.join("outbox.new"));
-        let mut file = File::create(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
-        File::open(&self.directory)?.sync_all()?;
-        self.file = Some(file);
+        self.file = Some(replace(&self.path(), &bytes)?);
         self.dead_lines = 0;
         Ok(())
     }
+}
+
+/// Replaces a file durably; returns it, positioned at its end.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(file)
 }
 
 /// A file that exists from a failed self-test until the coordinator knows of it and has all results.

@@ -94,7 +94,7 @@ impl Scheduler {
         let tasks = self.runs[run].tasks().len();
         let is_only_token =
             self.active_tokens(run).len() <= 1 && !self.workers.has_other_token(worker);
-        let part = if is_only_token { tasks } else { tasks.div_ceil(MAX_PART) };
+        let part = if is_only_token { u64::MAX } else { tasks.div_ceil(MAX_PART) };
         let part = usize::try_from(part).unwrap_or(usize::MAX);
         let wanted = request.tasks as usize;
         let limits = [
@@ -109,7 +109,7 @@ impl Scheduler {
                 ),
             ),
             (
-                part.saturating_sub(in_run) + granted,
+                part.saturating_sub(in_run).saturating_add(granted),
                 format!(
                     "packages of one token hold at most {} of this run while other tokens count",
                     plural(part as u64, "task")

@@ -8,6 +8,7 @@ use common::{
     sample::Estimate,
     sync::WorkerInfo,
     tally::{self, BadTally},
+    text::plural,
 };
 
 use super::{
@@ -345,7 +346,13 @@ impl Scheduler {
             }
         }
         if self.workers.live() == 0 {
-            return NO_WORKERS.to_owned();
+            return match run.leases.away {
+                0 => NO_WORKERS.to_owned(),
+                away => format!(
+                    "{} in packages, and no worker is connected",
+                    plural(away as u64, "task")
+                ),
+            };
         }
         if let Some(other) = self.served_before(number)
             && run.held().next().is_none()

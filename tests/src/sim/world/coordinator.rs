@@ -10,7 +10,7 @@ use std::{
 use common::{
     kernel::KernelName,
     plan::TaskId,
-    run::{Epoch, RunId},
+    run::{Epoch, RunId, WorkerId},
     sync::{SyncReply, SyncRequest},
 };
 use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped};
@@ -49,10 +49,10 @@ struct Call {
 
 /// A call of a worker's process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sender {
-    pub(super) worker: usize,
-    pub(super) incarnation: u64,
-    pub(super) call: u64,
+pub(in super::super) struct Sender {
+    pub(in super::super) worker: usize,
+    pub(in super::super) incarnation: u64,
+    pub(in super::super) call: u64,
 }
 
 fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T>>>) -> Poll<T> {
@@ -97,6 +97,15 @@ impl Coordinator {
         self.commands.push(Box::pin(async move {
             // A finished run refuses the command.
             let _ = handle.control(run, command, None).await;
+        }));
+    }
+
+    /// Adds an operator's revocation of a package to the next group.
+    pub(super) fn revoke(&mut self, package: WorkerId) {
+        let handle = self.handle.clone();
+        self.commands.push(Box::pin(async move {
+            // The package may have returned.
+            let _ = handle.drain(package.to_string(), None).await;
         }));
     }
 
@@ -310,6 +319,14 @@ impl World {
             recount.map(|recount| (recount, self.env.scenario.truth.count(recount.task) + error));
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.referee(counted);
+            self.step_soon();
+        }
+    }
+
+    /// Lets an operator revoke a package, if the coordinator is up.
+    pub(in super::super) fn revoke(&mut self, package: WorkerId) {
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.revoke(package);
             self.step_soon();
         }
     }

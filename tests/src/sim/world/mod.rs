@@ -20,10 +20,13 @@ use scheduler::{
 };
 use store::{TaskRow, TaskState};
 
-use self::coordinator::{Coordinator, Sender};
+pub(super) use self::coordinator::Sender;
+
+use self::coordinator::Coordinator;
 use super::{
     Fault, HOUR, MINUTE, SECOND, Tally, Time,
     disk::Disk,
+    package::Package,
     scenario::Scenario,
     shared::Shared,
     worker::{Action, Environment, Share, Worker},
@@ -42,11 +45,13 @@ const MAX_DISKS: u64 = 4;
 const NO_WORKER: usize = usize::MAX;
 
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Wake(usize),
     Request(Sender, Box<SyncRequest>),
     Reply(Sender, Box<SyncReply>),
     Start(usize),
+    /// The next step of a package.
+    Package(usize),
     /// A recurring fault and the affected worker, or [`NO_WORKER`].
     Fault(Fault, usize),
     WorkerResume(usize),
@@ -93,8 +98,8 @@ pub struct Outcome {
     pub faults: Tally,
 }
 
-struct World {
-    env: Environment,
+pub(super) struct World {
+    pub(super) env: Environment,
     /// Lead of the coordinator's clock over true time.
     clock_ahead: u64,
     clock: &'static AtomicU64,
@@ -102,6 +107,7 @@ struct World {
     events: BTreeMap<(Time, u64), Event>,
     serial: u64,
     workers: Vec<Worker>,
+    pub(super) packages: Vec<Package>,
     coordinator: Option<Coordinator>,
     disk: Shared,
     step_at: Time,
@@ -162,6 +168,7 @@ impl World {
             events: BTreeMap::new(),
             serial: 0,
             workers,
+            packages: Vec::new(),
             coordinator: None,
             step_at: Time::MAX,
             steps: 0,
@@ -205,13 +212,13 @@ impl World {
                 self.schedule_next(Fault::SelfTest, worker);
             }
         }
-        use Fault::{CoordinatorClock, CoordinatorCrash, DiskLost, Ghost, RunPaused};
-        for fault in [CoordinatorCrash, DiskLost, CoordinatorClock, RunPaused, Ghost] {
+        use Fault::{CoordinatorClock, CoordinatorCrash, DiskLost, Ghost, Package, RunPaused};
+        for fault in [CoordinatorCrash, DiskLost, CoordinatorClock, RunPaused, Ghost, Package] {
             self.schedule_next(fault, NO_WORKER);
         }
     }
 
-    fn after(&mut self, delay: Time, event: Event) {
+    pub(super) fn after(&mut self, delay: Time, event: Event) {
         self.serial += 1;
         self.events.insert((self.env.now + delay, self.serial), event);
     }
@@ -224,7 +231,7 @@ impl World {
         }
     }
 
-    fn count(&mut self, fault: Fault) {
+    pub(super) fn count(&mut self, fault: Fault) {
         self.env.tally.add(fault);
     }
 
@@ -234,6 +241,7 @@ impl World {
             Event::Request(sender, request) => self.serve(sender, *request),
             Event::Reply(sender, reply) => self.deliver(sender, reply),
             Event::Start(worker) => self.start(worker),
+            Event::Package(number) => self.package_step(number),
             Event::Recounted(start) => self.recounted(start),
             Event::CoordinatorStart => self.coordinator_start(),
             Event::CoordinatorStep => {
@@ -292,6 +300,7 @@ impl World {
                 }
             }
             Fault::Ghost => self.ghost(),
+            Fault::Package => self.check_out(),
             Fault::CoordinatorCrash if self.coordinator.is_some() => {
                 self.count(fault);
                 self.coordinator_crash();
@@ -322,12 +331,12 @@ impl World {
         self.env.rng.random_range(SECOND..20 * MINUTE)
     }
 
-    fn chance(&mut self, chance: f64) -> bool {
+    pub(super) fn chance(&mut self, chance: f64) -> bool {
         self.env.rng.random_bool(chance)
     }
 
     /// Sends a message over the network.
-    fn send(&mut self, message: Event) {
+    pub(super) fn send(&mut self, message: Event) {
         let worker = match &message {
             Event::Request(sender, _) | Event::Reply(sender, _) => sender.worker,
             _ => NO_WORKER,
@@ -407,6 +416,9 @@ impl World {
     }
 
     fn deliver(&mut self, sender: Sender, reply: Box<SyncReply>) {
+        if let Some(number) = Package::number(sender.worker) {
+            return self.packages[number].handle_reply(*reply);
+        }
         let Some(worker) = self.workers.get_mut(sender.worker) else {
             return;
         };

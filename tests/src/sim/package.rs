@@ -1,0 +1,171 @@
+//! Packages: tasks that are taken away, and that return early, late, twice, in part or never.
+
+use common::{
+    kernel::KernelName,
+    run::{LeaseKey, Partial, SessionId, WorkerId},
+    sync::{
+        Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply, SyncRequest, Verdict,
+        WorkerInfo,
+    },
+};
+use rand::RngExt;
+
+use super::{
+    Fault, HOUR, MINUTE, SECOND, Time,
+    world::{Event, Sender, World},
+};
+
+/// First number of a package as a sender.
+const FIRST_SENDER: usize = 1 << 32;
+
+/// Time after which a call without a reply is repeated.
+const RETRY: Time = 30 * SECOND;
+
+/// Number of attempts at a step.
+const ATTEMPTS: u32 = 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    CheckOut,
+    /// Tell the coordinator that the file is on disk.
+    Name,
+    Away,
+    Return,
+}
+
+#[derive(Debug)]
+pub(super) struct Package {
+    info: WorkerInfo,
+    step: Step,
+    attempts: u32,
+    tasks: u32,
+    away_ms: Time,
+    grants: Vec<Grant>,
+    /// Results without an acknowledgement.
+    results: Vec<Partial>,
+}
+
+impl Package {
+    /// Returns the number of a package that is a sender.
+    pub(super) fn number(sender: usize) -> Option<usize> {
+        sender.checked_sub(FIRST_SENDER).filter(|number| *number < FIRST_SENDER)
+    }
+
+    /// Takes a reply to the call of the current step, or of an earlier one.
+    pub(super) fn handle_reply(&mut self, reply: SyncReply) {
+        let is_kept = |lease: &LeaseKey| {
+            let mut answers = reply.acknowledgements.iter();
+            let answer = answers.find(|answer| answer.lease == *lease);
+            answer.is_none_or(|answer| answer.verdict == Verdict::RefusedKeep)
+        };
+        match self.step {
+            Step::CheckOut if !reply.grants.is_empty() => {
+                (self.grants, self.step) = (reply.grants, Step::Name);
+            }
+            Step::Name if reply.grants.is_empty() => self.step = Step::Away,
+            Step::Return => self.results.retain(|of| is_kept(&of.lease)),
+            Step::CheckOut | Step::Name | Step::Away => {}
+        }
+    }
+
+    fn request(&self) -> SyncRequest {
+        let held = |grant: &Grant| HeldLease { lease: grant.lease, cost_done: 0, started: false };
+        let package = PackageRequest {
+            run: String::new(),
+            away_ms: self.away_ms,
+            tasks: self.tasks,
+            core_seconds: 1e9,
+        };
+        let is_named = self.step != Step::Return;
+        SyncRequest {
+            worker: self.info.clone(),
+            held: self.grants.iter().filter(|_| is_named).map(held).collect(),
+            partials: self.results.clone(),
+            seconds_wanted: 0.0,
+            draining: self.step == Step::Return,
+            self_test: SelfTestReport::default(),
+            paused: String::new(),
+            package: (self.step == Step::CheckOut).then_some(package),
+        }
+    }
+}
+
+impl World {
+    /// Checks a package out.
+    pub(super) fn check_out(&mut self) {
+        let rng = &mut self.env.rng;
+        let info = WorkerInfo {
+            id: WorkerId(u128::from(rng.random::<u64>()) << 64 | 1),
+            session: SessionId(1),
+            name: "package".to_owned(),
+            version: "sim".to_owned(),
+            kernel: KernelName::Scalar,
+            threads: 1,
+            memory_bytes_per_thread: 0,
+            machine: rng.random(),
+        };
+        let tasks = u32::try_from(self.env.scenario.truth.plan.tasks()).expect("small plans");
+        self.packages.push(Package {
+            info,
+            step: Step::CheckOut,
+            attempts: 0,
+            tasks: rng.random_range(1..=tasks),
+            away_ms: rng.random_range(MINUTE..72 * HOUR),
+            grants: Vec::new(),
+            results: Vec::new(),
+        });
+        self.package_step(self.packages.len() - 1);
+    }
+
+    /// Makes the call of a package's step, until it succeeds.
+    pub(super) fn package_step(&mut self, number: usize) {
+        let package = &mut self.packages[number];
+        package.attempts += 1;
+        match package.step {
+            Step::Away => return self.take_away(number),
+            Step::Return if package.results.is_empty() => return,
+            _ if package.attempts > ATTEMPTS => return,
+            Step::CheckOut | Step::Name | Step::Return => {}
+        }
+        let (request, sender) = (package.request(), FIRST_SENDER + number);
+        let sender = Sender { worker: sender, incarnation: 0, call: package.attempts.into() };
+        if self.chance(0.2) {
+            self.send(Event::Request(sender, Box::new(request.clone())));
+        }
+        self.send(Event::Request(sender, Box::new(request)));
+        self.after(RETRY, Event::Package(number));
+    }
+
+    /// Lets a package that is away return after a while, or never.
+    fn take_away(&mut self, number: usize) {
+        self.count(Fault::Package);
+        let truth = self.env.scenario.truth;
+        if !self.env.scenario.faults.packages_return || self.chance(0.3) {
+            return;
+        }
+        let (id, away_ms) = (self.packages[number].info.id, self.packages[number].away_ms);
+        let part = if self.env.rng.random_bool(0.5) { 1.0 } else { self.env.rng.random() };
+        let result = |grant: &Grant| Partial {
+            lease: grant.lease,
+            count: truth.count(grant.lease.task.task),
+            kernel: KernelName::Scalar,
+            orientation: grant.orientation,
+            duration_us: 1_000,
+        };
+        let package = &mut self.packages[number];
+        let all: Vec<_> = package.grants.iter().map(result).collect();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let counted = (all.len() as f64 * part).ceil() as usize;
+        package.results = all[..counted].to_vec();
+        (package.step, package.attempts) = (Step::Return, 0);
+        let early = self.env.rng.random_bool(0.5);
+        let most = if early { 30 * MINUTE } else { 2 * away_ms };
+        let long = self.env.rng.random_range(SECOND..most);
+        self.count(Fault::PackageReturned);
+        self.after(long, Event::Package(number));
+        if self.chance(0.2) {
+            self.count(Fault::PackageRevoked);
+            self.revoke(id);
+        }
+    }
+}
