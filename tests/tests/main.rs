@@ -6,6 +6,7 @@ mod cli;
 mod crash;
 mod docs;
 mod fuzz_corpus;
+mod packages;
 mod processes;
 mod service;
 mod simulation;

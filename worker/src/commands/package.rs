@@ -127,12 +127,12 @@ pub(crate) async fn submit(arguments: &Submit) -> ExitCode {
             eprint_line(&format!("error: {} refused: {reason}", plural(*number, "result")));
             is_complete = false;
         }
-        let end = if *keep { "kept" } else { "released" };
-        let missing = match submitted.missing {
-            0 => String::new(),
-            number => format!("; {} without a result {end}", plural(number as u64, "task")),
+        let others = match (submitted.others, *keep) {
+            (0, _) => String::new(),
+            (number, true) => format!("; {} kept", plural(number as u64, "other task")),
+            (_, false) => "; the other tasks of the package are released".to_owned(),
         };
-        if let Err(error) = print(&format!("{}: {submitted}{missing}", names.join(", "))) {
+        if let Err(error) = print(&format!("{}: {submitted}{others}", names.join(", "))) {
             return finish(Err(error));
         }
     }

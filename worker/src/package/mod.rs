@@ -409,8 +409,8 @@ pub struct Submitted {
     pub conflicts: u64,
     /// Reasons for refusals, with the number of each.
     pub refused: BTreeMap<String, u64>,
-    /// Tasks of the package without a result, and whether they were kept.
-    pub missing: usize,
+    /// Number of tasks of the package that are not in the files; if they are kept, without those that are done.
+    pub others: usize,
 }
 
 /// The results of one package in some files.
@@ -514,7 +514,7 @@ impl Submission {
             suspect_window_ms: if self.self_tests.failed > 0 { u64::MAX } else { 0 },
             tests_passed: self.self_tests.passed,
         };
-        let mut submitted = Submitted { missing: missing.len(), ..Submitted::default() };
+        let mut submitted = Submitted { others: missing.len(), ..Submitted::default() };
         let mut parts = self.partials.chunks(common::limits::PARTIALS).peekable();
         let mut is_first = true;
         while is_first || parts.peek().is_some() {
@@ -524,7 +524,12 @@ impl Submission {
             let kept = missing.iter().copied().filter(|_| keep);
             let held = client.request(kept.chain(later));
             let request = SyncRequest { partials, draining: true, self_test, ..held };
-            submitted.add(client.call(request).await?);
+            let reply = client.call(request).await?;
+            let is_revoked = |of: &&LeaseKey| reply.revoked.iter().any(|gone| gone.lease == **of);
+            if keep {
+                submitted.others = missing.len() - missing.iter().filter(is_revoked).count();
+            }
+            submitted.add(reply);
         }
         Ok(submitted)
     }
