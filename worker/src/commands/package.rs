@@ -127,10 +127,10 @@ pub(crate) async fn submit(arguments: &Submit) -> ExitCode {
             eprint_line(&format!("error: {} refused: {reason}", plural(*number, "result")));
             is_complete = false;
         }
-        let others = match (submitted.others, *keep) {
-            (0, _) => String::new(),
-            (number, true) => format!("; {} kept", plural(number as u64, "other task")),
-            (_, false) => "; the other tasks of the package are released".to_owned(),
+        let end = if *keep { "kept" } else { "released" };
+        let others = match submitted.others {
+            0 => String::new(),
+            number => format!("; {} {end}", plural(number as u64, "other task")),
         };
         if let Err(error) = print(&format!("{}: {submitted}{others}", names.join(", "))) {
             return finish(Err(error));

@@ -409,7 +409,7 @@ pub struct Submitted {
     pub conflicts: u64,
     /// Reasons for refusals, with the number of each.
     pub refused: BTreeMap<String, u64>,
-    /// Number of tasks of the package that are not in the files; if they are kept, without those that are done.
+    /// Number of tasks of the package that are neither in the files nor done.
     pub others: usize,
 }
 
@@ -514,22 +514,22 @@ impl Submission {
             suspect_window_ms: if self.self_tests.failed > 0 { u64::MAX } else { 0 },
             tests_passed: self.self_tests.passed,
         };
-        let mut submitted = Submitted { others: missing.len(), ..Submitted::default() };
+        let mut submitted = Submitted::default();
         let mut parts = self.partials.chunks(common::limits::PARTIALS).peekable();
         let mut is_first = true;
         while is_first || parts.peek().is_some() {
             is_first = false;
             let partials = parts.next().unwrap_or_default().to_vec();
             let later = parts.clone().flatten().map(|partial| partial.lease);
-            let kept = missing.iter().copied().filter(|_| keep);
-            let held = client.request(kept.chain(later));
+            let held = client.request(missing.iter().copied().chain(later));
             let request = SyncRequest { partials, draining: true, self_test, ..held };
             let reply = client.call(request).await?;
             let is_revoked = |of: &&LeaseKey| reply.revoked.iter().any(|gone| gone.lease == **of);
-            if keep {
-                submitted.others = missing.len() - missing.iter().filter(is_revoked).count();
-            }
+            submitted.others = missing.len() - missing.iter().filter(is_revoked).count();
             submitted.add(reply);
+        }
+        if !keep && submitted.others > 0 {
+            client.call(SyncRequest { draining: true, ..client.request([]) }).await?;
         }
         Ok(submitted)
     }
