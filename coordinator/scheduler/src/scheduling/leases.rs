@@ -275,7 +275,10 @@ impl Scheduler {
         let wants_more = wants_work && !request.draining;
         let mut declined = BTreeSet::new();
         for (key, lease) in missing {
+            // A row on disk does not say under which epoch its worker holds the task: an older lease may have been
+            // adopted. So a restart repeats no grant.
             let send_again = wants_more
+                && lease.is_proven
                 && !lease.seen
                 && !restarted
                 && lease.grants < MAX_UNSEEN_GRANTS
