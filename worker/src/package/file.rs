@@ -37,20 +37,25 @@ const VERSION: u32 = 1;
 
 /// The first line of a package and of its results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
     pub(super) version: u32,
     /// The identity under which the coordinator granted the tasks.
     #[serde(with = "as_text")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) id: WorkerId,
     /// SHA-256 of the coordinator's CA; empty without a join string.
     pub(super) coordinator: String,
     #[serde(with = "as_text")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) run: RunId,
     #[serde(with = "as_text")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) plan: PlanHash,
     pub(super) n: u8,
     #[serde(with = "as_text")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) layout: Layout,
     pub(super) task_cost: u64,
     /// The promised return.
@@ -88,6 +93,7 @@ impl Header {
 
 /// A line of a package or of its results, except for finished tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Line {
     Package(Header),
@@ -97,8 +103,10 @@ pub(super) enum Line {
         epoch: u64,
         granted_unix_ms: u64,
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         proof: Proof,
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         orientation: Orientation,
     },
     /// Self-tests since the previous line of this kind.
@@ -107,6 +115,7 @@ pub(super) enum Line {
 
 /// Numbers of self-tests that passed, and of threads that failed theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct SelfTests {
     pub(super) passed: u64,
@@ -321,6 +330,38 @@ mod tests {
             line("{\"self_test\":{\"passed\":4,\"failed\":0}")
         );
         assert_eq!(Contents::parse(text.as_bytes()).unwrap().grants, grants[..1]);
+    }
+
+    /// `QUEENS_SCHEMA=write` updates the schema.
+    #[test]
+    fn the_schema_in_the_documentation_is_current() {
+        #[derive(schemars::JsonSchema)]
+        #[serde(untagged)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        enum AnyLine {
+            Package(Line),
+            Spool(SpoolLine),
+        }
+        let mut schema = schemars::schema_for!(AnyLine);
+        schema.insert("title".to_owned(), "A line of a package, or of its results".into());
+        for kind in ["Line", "SpoolLine"] {
+            let kinds = schema.pointer_mut(&format!("/$defs/{kind}/oneOf")).unwrap();
+            let kinds = kinds.as_array_mut().unwrap();
+            // Only spools have this one.
+            kinds.retain(|kind| kind.pointer("/properties/acknowledged").is_none());
+            for kind in kinds {
+                let crc = serde_json::json!({ "type": "string", "pattern": "^[0-9a-f]{8}$" });
+                kind["properties"]["crc"] = crc;
+                kind["required"].as_array_mut().unwrap().push("crc".into());
+            }
+        }
+        let mut generated = serde_json::to_string_pretty(&schema).unwrap();
+        generated.push('\n');
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/package.schema.json");
+        if std::env::var_os("QUEENS_SCHEMA").is_some_and(|word| word == "write") {
+            fs::write(&path, &generated).unwrap();
+        }
+        assert_eq!(fs::read_to_string(path).unwrap_or_default(), generated);
     }
 
     #[test]

@@ -20,13 +20,16 @@ use common::{
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum SpoolLine {
     /// A task was counted.
     Finished {
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         run: RunId,
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         plan: PlanHash,
         task: u64,
         epoch: u64,
@@ -35,21 +38,27 @@ pub(crate) enum SpoolLine {
         #[serde(default, skip_serializing_if = "is_zero")]
         return_unix_ms: u64,
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         proof: Proof,
         /// Decimal: other readers of JSON lose digits beyond 2^53.
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         count: u64,
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         kernel: KernelName,
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         orientation: Orientation,
         duration_us: u64,
     },
     /// The coordinator acknowledged the result, which is no longer needed.
     Acknowledged {
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         run: RunId,
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         plan: PlanHash,
         task: u64,
         epoch: u64,
@@ -58,6 +67,7 @@ pub(crate) enum SpoolLine {
         #[serde(default, skip_serializing_if = "is_zero")]
         return_unix_ms: u64,
         #[serde(with = "as_text")]
+        #[cfg_attr(test, schemars(with = "String"))]
         proof: Proof,
     },
 }
