@@ -32,9 +32,13 @@ pub(super) enum LeaseEnd {
 }
 
 impl LeaseEnd {
-    /// Returns how the lease of a vanished worker ends.
+    /// Returns how the lease of a vanished worker ends. Nobody owes the tasks of a package.
     fn of_vanished(lease: &Lease) -> Self {
-        if lease.started.is_some() { Self::Failed } else { Self::Vanished }
+        match lease.started {
+            _ if lease.return_unix_ms > 0 => Self::Released,
+            Some(_) => Self::Failed,
+            None => Self::Vanished,
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     LeaseIx, RunIx, Scheduler, WorkerIx,
     clock::Ticks,
     leases::{BARRED, LeaseEnd},
+    referee::OWN_REFEREE,
     task_table::Stage,
     worker::Lease,
 };
@@ -92,9 +93,11 @@ impl Scheduler {
         let away: Vec<LeaseIx> = of_token.flat_map(|other| self.away_leases(other)).collect();
         let in_run = away.iter().filter(|(of, _)| *of == run).count();
         let tasks = self.runs[run].tasks().len();
-        let is_only_token =
-            self.active_tokens(run).len() <= 1 && !self.workers.has_other_token(worker);
-        let part = if is_only_token { u64::MAX } else { tasks.div_ceil(MAX_PART) };
+        let token = self.workers.token(worker);
+        let is_other = |of: WorkerIx| of != OWN_REFEREE && self.workers.token(of) != token;
+        let has_others = self.has_other_token(run, worker)
+            || self.runs[run].first_counts().any(|(author, _)| is_other(author));
+        let part = if has_others { tasks.div_ceil(MAX_PART) } else { u64::MAX };
         let part = usize::try_from(part).unwrap_or(usize::MAX);
         let wanted = request.tasks as usize;
         let limits = [

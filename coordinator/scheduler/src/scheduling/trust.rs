@@ -235,7 +235,10 @@ impl Scheduler {
         let is_new = |of: WorkerIx| !self.workers[of].reputation.has_counted;
         let now = self.clock.ticks();
         let owes = |&of: &WorkerIx| {
-            let is_aged = |(_, lease): (LeaseIx, &Lease)| lease.fresh_until <= now;
+            // A package is due at its promised return.
+            let is_aged = |(_, lease): (LeaseIx, &Lease)| {
+                lease.fresh_until <= now && lease.return_unix_ms == 0
+            };
             is_new(of) && (self.workers[of].vanished || self.leases_of(of).any(is_aged))
         };
         self.workers[worker].vanished
