@@ -89,6 +89,11 @@ async fn a_package_in_parts_that_are_killed_and_submitted_twice_is_exact() {
     let refused = submit(&cluster, &[&results[0]], &[]).code(1);
     assert!(refused.error().contains("lab.package.secret"), "{refused:#?}");
     fs::rename(&moved, &secret).unwrap();
+    let token = cluster.queensctl(&["token", "create", "--role", "worker", "--name", "other"]).ok();
+    let join = token.stdout.split_whitespace().find(|word| word.starts_with("queens1-")).unwrap();
+    let mut by_other = worker(&["submit", "--join", join]);
+    let refused = Process::run(by_other.arg(&results[0])).code(1);
+    assert!(refused.error().contains("did not issue this identity to this token"), "{refused:#?}");
     let damaged = cluster.path("damaged.results");
     let digit = text(&results[1]).replacen("\"count\":\"", "\"count\":\"1", 1);
     fs::write(&damaged, digit).unwrap();

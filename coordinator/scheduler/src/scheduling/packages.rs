@@ -32,14 +32,17 @@ const MAX_TASKS_PER_TOKEN: usize = 100_000;
 const MAX_PART: u64 = 20;
 
 impl Scheduler {
-    /// Grants the tasks of a package.
+    /// Grants the tasks of a package, unless the reply repeats its grants.
     pub(super) fn grant_package(
         &mut self,
         worker: WorkerIx,
         request: &PackageRequest,
         reply: &mut SyncReply,
     ) {
-        let (run, most, reason) = match self.package_room(worker, request, reply.grants.len()) {
+        if !reply.grants.is_empty() {
+            return;
+        }
+        let (run, most, reason) = match self.package_room(worker, request) {
             Ok(room) => room,
             Err(reason) => return reply.reason = reason,
         };
@@ -60,13 +63,12 @@ impl Scheduler {
         };
     }
 
-    /// Returns the run of a package, the number of tasks that may be added to `granted`, and the limit that reduced
-    /// it, if one did; an error is the reason for none.
+    /// Returns the run of a package, its maximum number of tasks, and the limit that reduced it, if one did; an error is
+    /// the reason for none.
     fn package_room(
         &self,
         worker: WorkerIx,
         request: &PackageRequest,
-        granted: usize,
     ) -> Result<(RunIx, usize, String), String> {
         if self.workers.is_barred(worker) {
             return Err(BARRED.to_owned());
@@ -74,7 +76,7 @@ impl Scheduler {
         if self.is_on_probation(worker) {
             return Err("wrong counts with this token: its machines get no packages".to_owned());
         }
-        if self.workers.get(worker).leases.len() > granted {
+        if !self.workers.get(worker).leases.is_empty() {
             return Err(
                 "the worker holds leases: a package needs an identity of its own".to_owned()
             );
@@ -104,7 +106,7 @@ impl Scheduler {
             (wanted, String::new()),
             (MAX_TASKS, format!("a package holds at most {} tasks", thousands(MAX_TASKS as u128))),
             (
-                MAX_TASKS_PER_TOKEN.saturating_sub(away.len()) + granted,
+                MAX_TASKS_PER_TOKEN.saturating_sub(away.len()),
                 format!(
                     "packages of one token hold at most {} tasks, and {} are away",
                     thousands(MAX_TASKS_PER_TOKEN as u128),
@@ -112,7 +114,7 @@ impl Scheduler {
                 ),
             ),
             (
-                part.saturating_sub(in_run).saturating_add(granted),
+                part.saturating_sub(in_run),
                 format!(
                     "packages of one token hold at most {} of this run while other tokens count",
                     plural(part as u64, "task")
@@ -120,10 +122,7 @@ impl Scheduler {
             ),
         ];
         let (most, reason) = limits.into_iter().min_by_key(|(most, _)| *most).expect("four limits");
-        if most == 0 {
-            return Err(reason);
-        }
-        Ok((run, most - granted.min(most), reason))
+        if most == 0 { Err(reason) } else { Ok((run, most, reason)) }
     }
 
     /// Returns a worker's leases that are in a package.
@@ -142,7 +141,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn be_away(&mut self, worker: WorkerIx, return_unix_ms: u64) {
+    fn be_away(&mut self, worker: WorkerIx, return_unix_ms: u64) {
         let now = self.clock.ticks();
         let away_ms: Ticks = return_unix_ms.saturating_sub(self.clock.wall(now).0);
         self.workers.leave(worker, now + away_ms);
