@@ -66,7 +66,7 @@ async fn a_package_in_parts_that_are_killed_and_submitted_twice_is_exact() {
     let away = |status: &proto::v1::Status| {
         named(status, "lab").is_some_and(|lab| lab.state() == WorkerState::Away)
     };
-    let tasks = cluster.status(away).await.tasks_total as usize;
+    let tasks = usize::try_from(cluster.status(away).await.tasks_total).unwrap();
     cluster.queensctl(&["workers"]).ok().prints(&["away until 2", " tasks"]);
     cluster.queensctl(&["status"]).ok().prints(&["in packages, and no worker is connected"]);
     let parts = ["1/3", "2/3", "3/3"];

@@ -379,7 +379,7 @@ mod tests {
         let read = Contents::parse(&joined).unwrap();
         assert_eq!(read.partials, [one.0, two.0]);
         assert_eq!(read.damaged, [4, 5]);
-        assert_eq!(read.whole_bytes as usize, joined.len() - torn.len());
+        assert_eq!(read.whole_bytes, (joined.len() - torn.len()) as u64);
         let foreign = package(&Header { run: RunId(9), ..header }, &[]);
         assert!(Contents::parse(&[start, foreign].concat()).unwrap_err().contains("several"));
         assert!(Contents::parse(b"").unwrap_err().contains("no valid header"));
