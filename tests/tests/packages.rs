@@ -89,9 +89,9 @@ async fn a_package_in_parts_that_are_killed_and_submitted_twice_is_exact() {
     let refused = submit(&cluster, &[&results[0]], &[]).code(1);
     assert!(refused.error().contains("lab.package.secret"), "{refused:#?}");
     fs::rename(&moved, &secret).unwrap();
-    let token = cluster.queensctl(&["token", "create", "--role", "worker", "--name", "other"]).ok();
-    let join = token.stdout.split_whitespace().find(|word| word.starts_with("queens1-")).unwrap();
-    let mut by_other = worker(&["submit", "--join", join]);
+    let create = ["token", "create", "--json", "--role", "worker", "--name", "other"];
+    let token = cluster.queensctl(&create).json();
+    let mut by_other = worker(&["submit", "--join", token["join"].as_str().unwrap()]);
     let refused = Process::run(by_other.arg(&results[0])).code(1);
     assert!(refused.error().contains("did not issue this identity to this token"), "{refused:#?}");
     let damaged = cluster.path("damaged.results");

@@ -38,8 +38,6 @@ use common::{
 };
 use tokio::sync::watch;
 
-#[doc(hidden)]
-pub use spool::line::round_trip as spool_line;
 pub use spool::{SpoolError, stop};
 pub use summary::Summary;
 
@@ -74,6 +72,17 @@ pub enum WorkerError {
          machine; the leases were released ({summary})"
     )]
     Panics { panics: u32, summary: Summary },
+}
+
+/// Checks for fuzzing that any bytes are either rejected as a line of a spool or package, or survive a round trip.
+///
+/// Tests the bytes as they are, and with a corrected checksum.
+#[doc(hidden)]
+pub fn spool_line(bytes: &[u8]) {
+    for text in [bytes, &common::sealed::resealed(bytes)] {
+        spool::line::round_trip(text);
+        package::round_trip(text);
+    }
 }
 
 /// Serves a coordinator until `shutdown` resolves or the worker is idle.

@@ -142,6 +142,16 @@ impl Line {
     }
 }
 
+/// Checks that bytes are either rejected or survive a round trip.
+pub(crate) fn round_trip(text: &[u8]) {
+    if let Some(line) = Line::read(text) {
+        let mut written = Vec::new();
+        line.write(&mut written);
+        assert_eq!(written.pop(), Some(b'\n'));
+        assert_eq!(Line::read(&written), Some(line));
+    }
+}
+
 /// Returns the bytes of a package.
 pub(super) fn package(header: &Header, grants: &[Grant]) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -31,6 +31,8 @@ use proto::{
 };
 use tokio::task::spawn_blocking;
 
+pub(crate) use self::file::round_trip;
+
 use self::file::{Contents, Header, Line, Results, SelfTests};
 use crate::{
     config::{Coordinator, InProcess, machine_number},

@@ -136,17 +136,13 @@ impl SpoolLine {
     }
 }
 
-/// Checks for fuzzing that any bytes are either rejected or survive a round trip.
-///
-/// Tests the bytes as they are, and with a corrected checksum.
-pub fn round_trip(bytes: &[u8]) {
-    for text in [bytes, &sealed::resealed(bytes)] {
-        if let Some(line) = SpoolLine::read(text) {
-            let mut written = Vec::new();
-            line.write(&mut written);
-            assert_eq!(written.pop(), Some(b'\n'));
-            assert_eq!(SpoolLine::read(&written), Some(line));
-        }
+/// Checks that bytes are either rejected or survive a round trip.
+pub(crate) fn round_trip(text: &[u8]) {
+    if let Some(line) = SpoolLine::read(text) {
+        let mut written = Vec::new();
+        line.write(&mut written);
+        assert_eq!(written.pop(), Some(b'\n'));
+        assert_eq!(SpoolLine::read(&written), Some(line));
     }
 }
 
