@@ -469,7 +469,7 @@ pub enum AlertKind {
     Finishing,
     Rechecking,
     Verifying,
-    /// A run of higher priority is served first.
+    // A run of higher priority is served first.
     Waiting,
     NoWorkers,
     Stalled,

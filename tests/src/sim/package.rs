@@ -100,6 +100,7 @@ impl World {
             name: "package".to_owned(),
             version: "sim".to_owned(),
             kernel: KernelName::Scalar,
+            device: String::new(),
             threads: 1,
             memory_bytes_per_thread: 0,
             machine: rng.random(),

@@ -199,11 +199,14 @@ fn queensctl_shows_and_controls_runs() {
 
     let status = cluster.queensctl(&["status", "--json"]).json();
     let names = "run n method state tasks solutions_so_far estimate eta_seconds solutions_per_second \
-                 workers rechecks";
+                 workers rechecks alerts";
     for name in names.split(' ') {
         assert!(keys(&status).contains(&name), "{name} in {status}");
     }
-    assert_eq!(keys(&status["tasks"]), ["total", "done", "leased", "pending", "parked"]);
+    assert_eq!(
+        keys(&status["tasks"]),
+        ["total", "done", "leased", "counting", "pending", "parked"]
+    );
     assert_eq!((&status["n"], &status["state"]), (&18.into(), &"running".into()));
     assert!(status["solutions_so_far"].is_string(), "{status}");
     let run = status["run"].as_str().unwrap();

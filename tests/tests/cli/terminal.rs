@@ -185,7 +185,7 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
 }
 
 #[test]
-fn a_screen_closes_on_ctrl_c_and_at_the_end_of_its_run() {
+fn a_screen_closes_on_ctrl_c_and_stays_for_the_next_run() {
     let cluster = Cluster::new(&["--n", "12"]);
     let coordinator = cluster.serving();
     let script =
@@ -199,11 +199,13 @@ fn a_screen_closes_on_ctrl_c_and_at_the_end_of_its_run() {
         !written.contains("\x1b[34m") && !written.contains("\x1b[38;5;"),
         "colors: {written:?}"
     );
-    let terminal = Terminal::start((24, 80), &script);
+    // The screen stays for the next run.
+    let mut terminal = Terminal::start((24, 80), &script);
     terminal.shows("q quit");
     let worker = cluster.worker("one");
+    terminal.shows("14,200");
+    terminal.press("q");
     let (_, text, _) = terminal.end();
-    assert!(text.contains("14,200 solutions"), "{text}");
     assert!(text.contains("code 0"), "{text}");
     drop((worker, coordinator));
 }
@@ -216,14 +218,14 @@ fn a_worker_has_a_status_line_below_its_log_unless_it_is_quiet() {
     let worker = format!("worker {connection} --threads 1 --spool {}", spool.display());
     let script = |more: &str| format!("{worker} {more}; echo code $?");
     let mut terminal = Terminal::start((24, 120), &script(""));
-    let text = terminal.shows("1 thread in 1 crew, N = 18 task ");
-    let line = text.lines().find(|line| line.contains("in 1 crew")).unwrap();
+    let text = terminal.shows("1 thread, 1 task: N = 18 task ");
+    let line = text.lines().find(|line| line.contains("1 thread, 1 task")).unwrap();
     assert!(line.contains("| last contact ") && line.contains("in spool"), "{text}");
     terminal.press("\x03");
     let (_, text, _) = terminal.end();
     // Log lines are complete, and the status line is gone.
     assert!(text.contains("stopped: "), "{text}");
-    assert!(!text.contains("in 1 crew"), "{text}");
+    assert!(!text.contains("1 thread, 1 task"), "{text}");
     let terminal = Terminal::start((24, 120), &script("--quiet --drain-after 1s"));
     let (_, text, written) = terminal.end();
     assert_eq!(text.trim(), "code 0", "nothing is printed: {written:?}");

@@ -385,7 +385,7 @@ fn status_line(
     let task = match tasks.first() {
         Some((board, task, part)) => {
             let (tasks, percent) = (plural(tasks.len(), "task"), part * 100.0);
-            format!(" counting {tasks}, N = {board} task {task} {percent:.0} %")
+            format!(", {tasks}: N = {board} task {task} {percent:.0} %")
         }
         None => ", no task".to_owned(),
     };
@@ -403,7 +403,7 @@ fn status_line(
         }
     };
     format!(
-        "{}{task}{draining}{paused} | {contact} | {:.2} reference cores | {} done, {waiting} more leased | {} in spool",
+        "{}{task}{draining}{paused} | {contact} | {:.2} reference cores | {} done, {waiting} queued | {} in spool",
         plural(threads, "thread"),
         engine.cores(),
         engine.summary().counted,

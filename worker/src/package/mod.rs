@@ -108,6 +108,7 @@ impl Client {
             name: stem.unwrap_or_else(|| "package".to_owned()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: Kernel::available()[0].name(),
+            device: String::new(),
             threads: 1,
             memory_bytes_per_thread: 0,
             machine: machine_number(),
