@@ -220,7 +220,7 @@ fn a_worker_has_a_status_line_below_its_log_unless_it_is_quiet() {
     let mut terminal = Terminal::start((24, 120), &script(""));
     let text = terminal.shows("1 thread, 1 task: N = 18 task ");
     let line = text.lines().find(|line| line.contains("1 thread, 1 task")).unwrap();
-    assert!(line.contains("| last contact ") && line.contains("in spool"), "{text}");
+    assert!(line.contains("| contact ") && line.contains("in spool"), "{text}");
     terminal.press("\x03");
     let (_, text, _) = terminal.end();
     // Log lines are complete, and the status line is gone.

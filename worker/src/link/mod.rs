@@ -393,7 +393,7 @@ fn status_line(
     let paused = engine.paused().map(|why| format!(", paused: {why}")).unwrap_or_default();
     let contact = match (engine.failures(), answered) {
         (0, Some(at)) => {
-            format!("last contact {} ago", age(now.saturating_duration_since(at).as_secs_f64()))
+            format!("contact {} ago", age(now.saturating_duration_since(at).as_secs_f64()))
         }
         (0, None) => "connecting".to_owned(),
         (failures, _) => {
