@@ -124,7 +124,7 @@ impl Scheduler {
         for worker in self.workers.barred.clone() {
             self.workers.weigh_token(worker);
         }
-        self.recheck_doubted();
+        self.recheck_distrusted();
         self.void_barred_counts();
     }
 }

@@ -145,11 +145,11 @@ impl Scheduler {
         self.workers.reputation_mut(count.worker).has_counted = true;
         self.journal(key, EntryKind::Accepted, count, record);
         let is_charged = self.charge_initial_recheck(key, count.worker);
-        let is_doubted = self.workers.is_doubted(count.worker);
+        let is_distrusted = self.workers.is_distrusted(count.worker);
         // The default level, auto, does not recheck the worker of `--local`.
         let in_run = &mut self.runs[run];
         let is_exempt = self.workers.is_local(count.worker) && in_run.recheck() == Recheck::Auto;
-        if is_charged || is_doubted || (in_run.is_selected(task) && !is_exempt) {
+        if is_charged || is_distrusted || (in_run.is_selected(task) && !is_exempt) {
             in_run.add_recheck(task, self.clock.ticks());
         }
         if count.worker != OWN_REFEREE && self.workers[count.worker].stored_self_tests == 0 {

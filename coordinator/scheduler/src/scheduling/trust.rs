@@ -23,7 +23,7 @@ const INITIAL_RECHECKS: u32 = 10;
 /// Otherwise a machine that joins late would never be checked.
 const GUARANTEED_RECHECKS: u32 = 2;
 
-/// Number of tasks that unchecked machines of a doubted token may hold, or have counted, at once.
+/// Number of tasks that unchecked machines of a distrusted token may hold, or have counted, at once.
 const MAX_UNCHECKED: usize = 8;
 
 /// Failed self-tests per token and hour that are stored.
@@ -90,15 +90,15 @@ impl Scheduler {
         self.workers.bar(worker);
         self.note_trust(worker, Trust::Barred, reason);
         self.release_all(worker);
-        self.recheck_doubted();
+        self.recheck_distrusted();
         self.void_all(except);
     }
 
-    /// Queues a recheck of one count of each doubted machine.
-    pub(super) fn recheck_doubted(&mut self) {
+    /// Queues a recheck of one count of each distrusted machine.
+    pub(super) fn recheck_distrusted(&mut self) {
         let (workers, now) = (&self.workers, self.clock.ticks());
         for run in self.runs.iter_mut().filter(|run| run.is_live()) {
-            let firsts = run.first_counts().filter(|&(worker, _)| workers.is_doubted(worker));
+            let firsts = run.first_counts().filter(|&(worker, _)| workers.is_distrusted(worker));
             for task in firsts.map(|(_, &task)| task).collect::<Vec<_>>() {
                 run.add_recheck(task, now);
             }
@@ -225,7 +225,7 @@ impl Scheduler {
     /// Returns whether a worker gets only a single task until another token or a referee has confirmed a count of it.
     pub(super) fn is_on_probation(&self, worker: WorkerIx) -> bool {
         let is_checked_by = |run| self.is_refereed(run) || self.has_other_token(run, worker);
-        self.workers.is_doubted(worker) && self.order.iter().any(|&run| is_checked_by(run))
+        self.workers.is_distrusted(worker) && self.order.iter().any(|&run| is_checked_by(run))
     }
 
     /// Returns whether a worker gets one task at a time until its next count, since it vanished with a lease.

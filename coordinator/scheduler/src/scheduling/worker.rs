@@ -205,7 +205,11 @@ impl Worker {
 
     /// Returns whether the worker's counts came faster than any known machine could make them.
     pub(super) fn is_implausible(&self) -> bool {
-        let threads = self.info.threads.clamp(1, MAX_MACHINE_THREADS);
+        // A GPU is as fast as many threads.
+        let threads = match self.info.device.as_str() {
+            "" => self.info.threads.clamp(1, MAX_MACHINE_THREADS),
+            _ => MAX_MACHINE_THREADS,
+        };
         let most = MAX_SPEEDUP * REFERENCE_SPEED * f64::from(threads);
         self.speed.per_second().is_some_and(|speed| speed > most)
     }

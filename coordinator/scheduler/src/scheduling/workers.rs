@@ -14,7 +14,7 @@ use crate::ledger::{Caller, Confirmation, Principal};
 /// Time for which a stopped worker is still shown.
 const STOPPED_SHOWN_MS: Ticks = 600_000;
 
-/// Number of barred machines from which their token is doubted, see also [`BARRED_PART`].
+/// Number of barred machines from which their token is distrusted, see also [`BARRED_PART`].
 const BARRED_MACHINES: usize = 3;
 
 /// Denominator of the least share of barred machines: 3 of 20 do not discredit a token.
@@ -57,7 +57,7 @@ pub(super) struct Workers {
     /// The machines that were found wrong.
     pub(super) barred: BTreeSet<WorkerIx>,
     /// The tokens with too many of them.
-    doubted_tokens: BTreeSet<Token>,
+    distrusted_tokens: BTreeSet<Token>,
     /// The tokens that an operator trusted before the start.
     pub(super) trusted_tokens: BTreeSet<Token>,
     remembered: usize,
@@ -299,17 +299,17 @@ impl Workers {
         let token = self[worker].token.clone();
         let barred = self.of_same_token(worker).filter(|&other| self.is_barred(other)).count();
         let counted = |other: &WorkerIx| self[*other].reputation.has_counted;
-        let is_doubted = barred >= BARRED_MACHINES
+        let is_distrusted = barred >= BARRED_MACHINES
             && BARRED_PART * barred >= self.of_same_token(worker).filter(counted).count();
-        match is_doubted {
-            true => self.doubted_tokens.insert(token),
-            false => self.doubted_tokens.remove(&token),
+        match is_distrusted {
+            true => self.distrusted_tokens.insert(token),
+            false => self.distrusted_tokens.remove(&token),
         };
     }
 
     /// Returns whether nobody has confirmed a count of this machine, and many with its token were wrong.
-    pub(super) fn is_doubted(&self, worker: WorkerIx) -> bool {
-        self.doubted_tokens.contains(&self[worker].token)
+    pub(super) fn is_distrusted(&self, worker: WorkerIx) -> bool {
+        self.distrusted_tokens.contains(&self[worker].token)
             && !self[worker].reputation.is_checked
             && !self.is_referee(worker)
             && worker != OWN_REFEREE
