@@ -1,6 +1,6 @@
 //! Packages: tasks in a file, for machines that cannot reach the coordinator.
 //!
-//! [`checkout`] fetches the tasks, [`run`](Count::open) counts them without a network or a secret, and [`submit`]
+//! [`checkout`] fetches the tasks, [`run`](Count::open) counts them without a network or a secret, and [`Submission`]
 //! reports the results. The secret of the identity that holds the leases stays beside the package.
 
 mod file;
