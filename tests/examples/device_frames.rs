@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use accelerator::{Device, Tuning, devices};
 use common::{
@@ -59,7 +59,9 @@ fn main() -> Result<()> {
     let config = CounterConfig { threads: NonZeroU16::MIN, ..CounterConfig::best(6 << 30) };
     let counter = || Ok(Counter::new(&plan, &config)?);
     println!("{device}, {threads} threads:");
-    let counts = count(&units, threads, || Ok(counter()?.with_accelerator(device.accelerator()?)))?;
+    ensure!(threads <= device.joins(), "its memory is divided among {} threads", device.joins());
+    let counts = count(&units, threads, || Ok(counter()?.with_accelerator(device.accelerator()?)))
+        .map_err(|error| device.failure().map_or(error, |why| anyhow!("{device}: {why}")))?;
     if cores > 0 {
         println!("{cores} cores:");
         ensure!(count(&units, cores, counter)? == counts, "the counts differ");

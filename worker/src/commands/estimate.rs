@@ -103,7 +103,7 @@ struct Report {
     confidence: f64,
     model: Model,
     seconds: f64,
-    /// Fraction of the threads' time that was spent counting.
+    /// Fraction of the threads' time in which they had a core.
     busy: f64,
 }
 
@@ -157,7 +157,7 @@ impl Report {
                 within_twice: fit.within_twice(),
             },
             seconds: measured.duration.as_secs_f64(),
-            busy: measured.core_seconds / (f64::from(threads) * measured.duration.as_secs_f64()),
+            busy: measured.busy,
         }
     }
 }

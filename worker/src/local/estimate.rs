@@ -33,8 +33,8 @@ pub struct Measured {
     pub fit: Fit,
     /// Number of tasks that were stopped and extrapolated.
     pub cut: usize,
-    /// Core time of all measured tasks, in seconds.
-    pub core_seconds: f64,
+    /// Core time of the measured tasks as a part of their threads' time, 0 to 1.
+    pub busy: f64,
     pub duration: Duration,
 }
 
@@ -137,10 +137,11 @@ pub async fn measure(
     }
     let timed = timed.lock().expect("no holder panics");
     let ratios = timed.iter().map(|task| task.ratio).collect();
+    let sum = |seconds: fn(&Timed) -> f64| timed.iter().map(seconds).sum::<f64>();
     Ok(Measured {
         fit: Fit::new(ratios).ok_or(MeasureFailure::TooShort { limit })?,
         cut: timed.iter().filter(|task| task.is_cut).count(),
-        core_seconds: timed.iter().map(|task| task.core_seconds).sum(),
+        busy: sum(|task| task.core_seconds) / sum(|task| task.thread_seconds),
         duration: started.elapsed(),
     })
 }
@@ -163,6 +164,7 @@ struct Timed {
     /// Measured over predicted time.
     ratio: f64,
     core_seconds: f64,
+    thread_seconds: f64,
     is_cut: bool,
 }
 
@@ -212,7 +214,7 @@ impl<'a> Slice<'a> {
         };
         #[expect(clippy::cast_precision_loss, reason = "a ratio for an estimate")]
         let ratio = whole / (self.job.work.cost as f64 / 1e6);
-        Some(Timed { ratio, core_seconds, is_cut })
+        Some(Timed { ratio, core_seconds, thread_seconds: self.watch.thread_seconds(), is_cut })
     }
 }
 
@@ -251,8 +253,13 @@ impl Stopwatch {
     fn seconds(&self) -> f64 {
         match (self.used, core_time(self.threads, self.crews)) {
             (Some(before), Some(now)) => now.saturating_sub(before).as_secs_f64(),
-            (None, _) | (_, None) => self.started.elapsed().as_secs_f64() * f64::from(self.threads),
+            (None, _) | (_, None) => self.thread_seconds(),
         }
+    }
+
+    /// Returns the wall time of all threads since the start.
+    fn thread_seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64() * f64::from(self.threads)
     }
 }
 
@@ -316,7 +323,7 @@ mod tests {
             assert_eq!(measured.cut, 0, "{layout}");
             let range = measured.ratio();
             assert!(0.0 < range.low && range.low <= range.expected && range.expected <= range.high);
-            assert!(measured.core_seconds > 0.0);
+            assert!(measured.busy > 0.0);
         }
     }
 
