@@ -348,7 +348,7 @@ enumeration!(
 );
 
 message!(LeaseKey, at most 1, { task, epoch, granted_unix_ms, return_unix_ms, proof });
-message!(HeldLease, at most limits::HELD, { lease, cost_done, started });
+message!(HeldLease, at most limits::HELD, { lease, cost_done, started, failed });
 message!(Partial, at most limits::PARTIALS, { lease, count, kernel, orientation, duration_us });
 message!(Acknowledgement, at most limits::PARTIALS, { lease, verdict, reason });
 message!(Grant, at most limits::GRANTS, { lease, spec, orientation });

@@ -83,6 +83,8 @@ pub struct HeldLease {
     pub cost_done: u64,
     /// Whether a thread has started the task.
     pub started: bool,
+    /// Whether the worker could not count the task, and holds the lease no longer.
+    pub failed: bool,
 }
 
 /// The coordinator's reply to a call.

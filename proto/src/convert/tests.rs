@@ -111,6 +111,7 @@ impl Words {
                 lease: words.lease(),
                 cost_done: words.next(),
                 started: words.next() > 1 << 63,
+                failed: words.next() > 1 << 63,
             }),
             partials: self.list(limits::PARTIALS, Self::partial),
             seconds_wanted: self.up_to(1 << 20) as f64 / (1 << 20) as f64 * limits::SECONDS_WANTED,

@@ -244,6 +244,9 @@ pub struct HeldLease {
     pub cost_done: u64,
     #[prost(bool, tag = "3")]
     pub started: bool,
+    /// The worker cannot count the task; it holds the lease no longer.
+    #[prost(bool, tag = "4")]
+    pub failed: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Partial {

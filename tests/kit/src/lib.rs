@@ -104,7 +104,7 @@ impl FakeWorker {
 
 /// Returns the inventory entry of a task that is not started.
 pub fn held(grant: &Grant) -> HeldLease {
-    HeldLease { lease: grant.lease, cost_done: 0, started: false }
+    HeldLease { lease: grant.lease, cost_done: 0, started: false, failed: false }
 }
 
 /// Returns a submission of a task that the portable kernel counted in 1 µs.

@@ -15,7 +15,9 @@ mod world;
 use std::{fmt, ops::AddAssign};
 
 pub use self::worker::Share;
-pub use scenario::{ATTACKS, Attack, Faults, Machine, Scenario};
+pub use scenario::{
+    ATTACKS, Attack, Conduct, DISTURBANCES, Disturbance, Faults, Machine, Scenario,
+};
 pub use world::{Outcome, run};
 
 /// Milliseconds of true time since the simulation began.

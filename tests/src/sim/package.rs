@@ -69,7 +69,8 @@ impl Package {
     }
 
     fn request(&self) -> SyncRequest {
-        let held = |grant: &Grant| HeldLease { lease: grant.lease, cost_done: 0, started: false };
+        let (started, failed) = (false, false);
+        let held = |grant: &Grant| HeldLease { lease: grant.lease, cost_done: 0, started, failed };
         let package = PackageRequest {
             run: String::new(),
             away_ms: self.away_ms,

@@ -59,14 +59,33 @@ pub struct Faults {
     pub late_liars: Time,
     /// Whether liars claim the machine numbers of honest machines.
     pub impersonates: bool,
-    /// Whether the liars start all tasks that they get and never finish one.
-    pub hoards: bool,
+    pub conduct: Conduct,
+    /// A task that no worker can count.
+    pub poison: Option<TaskId>,
     /// Whether the lies are bit errors, which are independent of the task.
     pub bit_errors: bool,
     /// Probability that a count of the referee is wrong.
     pub referee_error: f64,
     /// Whether some of the packages that are checked out return.
     pub packages_return: bool,
+}
+
+/// What liars do with the tasks that they get.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Conduct {
+    /// They count, and lie.
+    #[default]
+    Counts,
+    /// They start all and finish none.
+    Hoards,
+    /// They vanish with them, and return at once: maybe with another identity, sometimes (a probability) or always.
+    Vanishes { renamed: bool, chance: f64 },
+    /// They fail.
+    Fails,
+    /// They also submit wrong counts of tasks of others, with leases that they saw or invented.
+    Forges,
+    /// They are paused for most of the time.
+    Naps,
 }
 
 impl Faults {
@@ -90,7 +109,7 @@ const fn attack(name: &'static str, is_by_one_token: bool, apply: fn(&mut Scenar
     Attack { name, is_by_one_token, apply }
 }
 
-pub const ATTACKS: [Attack; 11] = [
+pub const ATTACKS: [Attack; 12] = [
     attack("Single", true, |_| {}),
     attack("Always", true, |scenario| scenario.faults.lie_rate = 1.0),
     // Two machines with a token each submit the same lies.
@@ -106,6 +125,11 @@ pub const ATTACKS: [Attack; 11] = [
     attack("Renamed", false, |scenario| {
         (scenario.faults.renames, scenario.faults.lie_rate) = (true, 1.0);
         scenario.tokens = vec!["shared"];
+    }),
+    // The same beside a machine of another token: the honest machines of the shared one keep their counts.
+    attack("Leaked", false, |scenario| {
+        (scenario.faults.renames, scenario.faults.lie_rate) = (true, 1.0);
+        (scenario.workers, scenario.tokens) = (4, vec!["shared", "shared", "shared", "other"]);
     }),
     // One machine claims the machine number of an honest one.
     attack("Impersonating", true, |scenario| scenario.faults.impersonates = true),
@@ -136,6 +160,67 @@ pub const ATTACKS: [Attack; 11] = [
     }),
     // The coordinator's own machine has random errors.
     attack("FaultyReferee", false, |scenario| scenario.faults.referee_error = 0.02),
+];
+
+/// Machines beside two honest ones, which must not be delayed by them.
+#[derive(Clone, Copy, Debug)]
+pub struct Disturbance {
+    pub name: &'static str,
+    apply: fn(&mut Scenario),
+}
+
+const fn disturbance(name: &'static str, apply: fn(&mut Scenario)) -> Disturbance {
+    Disturbance { name, apply }
+}
+
+const MANY_THREADS: Machine = Machine { threads: 64, ..TYPICAL };
+
+pub const DISTURBANCES: [Disturbance; 13] = [
+    disturbance("one hoarder", |scenario| {
+        scenario.disturb(1, MANY_THREADS, Conduct::Hoards);
+    }),
+    disturbance("twenty hoarders", |scenario| {
+        scenario.disturb(20, MANY_THREADS, Conduct::Hoards);
+    }),
+    disturbance("five parkers", |scenario| {
+        scenario.disturb(5, TYPICAL, Conduct::Vanishes { renamed: false, chance: 1.0 });
+    }),
+    disturbance("free names", |scenario| {
+        scenario.disturb(5, TYPICAL, Conduct::Vanishes { renamed: true, chance: 1.0 });
+    }),
+    disturbance("idle strangers", |scenario| {
+        let small = Machine { memory_bytes_per_thread: 1 << 10, ..TYPICAL };
+        scenario.disturb(5, small, Conduct::Counts);
+    }),
+    disturbance("failing machines", |scenario| {
+        scenario.disturb(5, TYPICAL, Conduct::Fails);
+    }),
+    disturbance("forged and replayed leases", |scenario| {
+        scenario.disturb(3, TYPICAL, Conduct::Forges);
+    }),
+    disturbance("failing machines of one token", |scenario| {
+        scenario.disturb(5, TYPICAL, Conduct::Fails);
+        scenario.tokens = vec!["honest"];
+    }),
+    disturbance("a preempted fleet", |scenario| {
+        scenario.disturb(10, TYPICAL, Conduct::Vanishes { renamed: true, chance: 0.3 });
+        scenario.tokens = vec!["honest"];
+    }),
+    disturbance("machines at a fifth of the speed", |scenario| {
+        scenario.disturb(2, Machine { speed: 0.2, ..TYPICAL }, Conduct::Counts);
+        scenario.tokens = vec!["honest"];
+    }),
+    disturbance("night machines", |scenario| {
+        scenario.disturb(4, TYPICAL, Conduct::Naps);
+        scenario.tokens = vec!["honest"];
+        scenario.faults.recur(Fault::WorkerPaused, Some(2 * MINUTE));
+    }),
+    disturbance("a task that nobody can count", |scenario| {
+        scenario.faults.poison = Some(TaskId(scenario.seed % scenario.truth.plan.tasks()));
+    }),
+    disturbance("packages that never return", |scenario| {
+        scenario.faults.recur(Fault::Package, Some(5 * MINUTE));
+    }),
 ];
 
 /// Resources of a machine.
@@ -294,30 +379,22 @@ impl Scenario {
         scenario
     }
 
-    /// Returns a scenario of two honest machines beside identities of another token that only hold tasks.
-    pub fn hoarded(identities: usize, seed: u64) -> Self {
-        let faultless = Self::faultless(seed);
-        let mut tokens = vec!["hoarding"; identities];
-        tokens.push("honest");
-        // Together they could hold all tasks.
-        let mut machines = vec![Machine { threads: 64, ..TYPICAL }; identities];
-        machines.extend([TYPICAL; 2]);
-        Self {
-            workers: identities + 2,
-            machines,
-            tokens,
-            faults: Faults { liars: identities, hoards: true, ..Faults::default() },
-            ..faultless
+    /// Returns a scenario of two honest machines, and what disturbs them, if anything.
+    pub fn disturbed(disturbance: Option<Disturbance>, seed: u64) -> Self {
+        let mut scenario = Self { workers: 2, machines: vec![TYPICAL; 2], ..Self::faultless(seed) };
+        if let Some(disturbance) = disturbance {
+            (disturbance.apply)(&mut scenario);
         }
+        scenario
     }
 
-    /// Returns a scenario of two honest machines, whose tasks a package may take away that never returns.
-    pub fn packaged(is_packaged: bool, seed: u64) -> Self {
-        let mut scenario = Self::hoarded(0, seed);
-        let checkout = is_packaged.then_some(5 * MINUTE);
-        scenario.faults.recur(Fault::Package, checkout);
-        scenario.faults.packages_return = !is_packaged;
-        scenario
+    /// Adds machines of another token, which count right if at all.
+    fn disturb(&mut self, number: usize, machine: Machine, conduct: Conduct) {
+        self.workers += number;
+        self.machines.splice(0..0, vec![machine; number]);
+        self.tokens = vec!["other"; number];
+        self.tokens.push("honest");
+        (self.faults.liars, self.faults.conduct) = (number, conduct);
     }
 
     /// Lets two liars with a token each agree on their lies, against two honest ones.

@@ -238,6 +238,12 @@ impl Checker {
         }
     }
 
+    /// Returns the number of standing counts that are wrong.
+    pub(super) fn wrong(&self) -> u64 {
+        let is_wrong = |&(&task, &count): &(&TaskId, &u64)| count != self.truth.count(task);
+        self.durable.iter().filter(is_wrong).count() as u64
+    }
+
     pub(super) fn done(&self) -> usize {
         self.durable.len()
     }

@@ -11,7 +11,7 @@ use common::{
     count::{Orientation, SetupError},
     kernel::KernelName,
     plan::TaskId,
-    run::{LeaseKey, Partial, SessionId, WorkerId},
+    run::{LeaseKey, Partial, Proof, SessionId, WorkerId},
     sync::{SyncReply, SyncRequest, WorkerInfo},
 };
 use rand::{RngExt, rngs::ChaCha8Rng};
@@ -19,7 +19,10 @@ use worker::engine::{
     Failure, JobResult, Outcome, PoolCommand, Settings, SpoolWrite, Work, WorkerEngine,
 };
 
-use super::{Fault, HOUR, MINUTE, SECOND, Tally, Time, scenario::Scenario};
+use super::{
+    Fault, HOUR, MINUTE, SECOND, Tally, Time,
+    scenario::{Conduct, Scenario},
+};
 
 const CALL_TIMEOUT: Time = 30 * SECOND;
 
@@ -38,6 +41,8 @@ pub(super) struct Environment {
     pub(super) tally: Tally,
     /// Tasks that the first liar has counted.
     pub(super) bait: BTreeSet<TaskId>,
+    /// The last lease of each task and its holder.
+    pub(super) leases: BTreeMap<TaskId, (LeaseKey, WorkerId)>,
 }
 
 /// A machine whose worker process starts and stops.
@@ -290,10 +295,34 @@ impl Worker {
             return None;
         }
         self.report_progress(now);
-        let request = self.engine.poll_call(clock)?;
+        let mut request = self.engine.poll_call(clock)?;
+        if self.does(Conduct::Forges, environment) {
+            request.partials.extend(self.forged(environment));
+        }
         self.calls += 1;
         self.call = Some((self.calls, now));
         Some(Action::Call(self.calls, Box::new(request)))
+    }
+
+    fn does(&self, conduct: Conduct, environment: &Environment) -> bool {
+        self.liar.is_some() && environment.scenario.faults.conduct == conduct
+    }
+
+    /// Returns wrong counts of random tasks, with the leases of others and with invented ones.
+    fn forged(&self, environment: &mut Environment) -> Vec<Partial> {
+        let Environment { leases, rng, scenario, .. } = environment;
+        let mut forge = |lease: &LeaseKey| {
+            let invented = LeaseKey { proof: Proof(rng.random()), ..*lease };
+            Partial {
+                lease: if rng.random() { *lease } else { invented },
+                count: scenario.truth.count(lease.task.task) + 8,
+                kernel: self.info.kernel,
+                orientation: Orientation::Upright,
+                duration_us: 1,
+            }
+        };
+        let of_others = leases.values().filter(|(_, holder)| *holder != self.info.id);
+        of_others.rev().take(8).map(|(lease, _)| forge(lease)).collect()
     }
 
     /// Returns the time of the next action.
@@ -325,6 +354,7 @@ impl Worker {
             match command {
                 PoolCommand::Count(work) => {
                     self.share.granted += 1;
+                    environment.leases.insert(work.lease.task.task, (work.lease, self.info.id));
                     self.queue.push_back(work);
                 }
                 PoolCommand::Stop(lease) => {
@@ -374,7 +404,10 @@ impl Worker {
         if running.cancelled {
             return Outcome::Cancelled;
         }
-        if environment.rng.random_bool(environment.scenario.faults.count_error) {
+        let task = running.work.lease.task.task;
+        let faults = &environment.scenario.faults;
+        let is_due = self.does(Conduct::Fails, environment) || faults.poison == Some(task);
+        if is_due || environment.rng.random_bool(faults.count_error) {
             environment.tally.add(Fault::CountFailed);
             return Outcome::Failed(match environment.rng.random_range(0..3) {
                 0 => Failure::Overflow,
@@ -383,7 +416,6 @@ impl Worker {
             });
         }
         self.share.counted += 1;
-        let task = running.work.lease.task.task;
         let truth = environment.scenario.truth.count(task);
         let faults = &environment.scenario.faults;
         if self.liar == Some(0) {
@@ -413,6 +445,7 @@ impl Worker {
     fn begin(&mut self, environment: &mut Environment) {
         let now = environment.now;
         let clock = self.clock(now);
+        let hoards = self.does(Conduct::Hoards, environment);
         for slot in &mut self.slots {
             if slot.stopped || slot.running.is_some() {
                 continue;
@@ -423,9 +456,9 @@ impl Worker {
             self.engine.handle_started(work.lease, clock);
             let unscaled = environment.scenario.duration(work.lease.task.task, work.cost);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let takes = match self.liar.filter(|_| environment.scenario.faults.hoards) {
-                Some(_) => 1_000 * HOUR,
-                None => (unscaled as f64 / self.speed) as Time,
+            let takes = match hoards {
+                true => 1_000 * HOUR,
+                false => (unscaled as f64 / self.speed) as Time,
             };
             slot.running =
                 Some(Running { begun: now, end: now + takes.max(1), work, cancelled: false });

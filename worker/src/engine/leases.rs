@@ -146,6 +146,7 @@ impl Leases {
             lease: *lease,
             cost_done: held.cost_done,
             started: held.started.is_some(),
+            failed: false,
         })
     }
 }

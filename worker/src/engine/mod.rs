@@ -109,6 +109,10 @@ pub struct WorkerEngine {
     all_runs_finished: bool,
     /// Whether leases were released since the last call started.
     released: bool,
+    /// Leases of tasks that could not be counted, until the coordinator knows.
+    failed: Vec<LeaseKey>,
+    /// How many of these the current call names.
+    failed_sent: usize,
     /// The seconds of work that the current call requests.
     calling: Option<f64>,
     panics: u32,
@@ -136,6 +140,8 @@ impl WorkerEngine {
             idle_since: None,
             all_runs_finished: false,
             released: false,
+            failed: Vec::new(),
+            failed_sent: 0,
             calling: None,
             panics: 0,
             logged_idle: None,
@@ -226,6 +232,7 @@ impl WorkerEngine {
             Outcome::Failed(failure) => {
                 tracing::error!("{lease} has no count: {failure}; the lease is released");
                 self.release(lease);
+                self.failed.push(lease);
                 self.handle_failure(&work.plan, &failure, now);
             }
         }
@@ -298,6 +305,8 @@ impl WorkerEngine {
     /// Takes the reply to the current call.
     pub fn handle_reply(&mut self, reply: SyncReply, now: Instant) {
         let requested = self.calling.take().unwrap_or(0.0);
+        self.failed.drain(..self.failed_sent);
+        self.failed_sent = 0;
         let unacknowledged = self.outbox.len();
         for acknowledgement in &reply.acknowledgements {
             self.acknowledged(acknowledgement, now);
@@ -332,6 +341,7 @@ impl WorkerEngine {
     /// The delay is the part `jitter`, 0 to 1, of the backoff. The call may have been carried out.
     pub fn handle_lost_call(&mut self, jitter: f64, now: Instant) -> Duration {
         self.calling = None;
+        self.failed_sent = 0;
         self.outbox.lost();
         self.released = true;
         let may_leave = self.held() == 0 && self.outbox.is_safe();
@@ -491,10 +501,13 @@ impl WorkerEngine {
     fn request(&mut self, seconds_wanted: f64, now: Instant) -> SyncRequest {
         let (partials, later) = self.outbox.send(limits::PARTIALS);
         self.self_tests.called(later.is_empty());
-        let listed = |lease, started| HeldLease { lease, cost_done: 0, started };
+        let listed = |lease, started| HeldLease { lease, cost_done: 0, started, failed: false };
+        let failed =
+            self.failed.iter().map(|&lease| HeldLease { failed: true, ..listed(lease, true) });
+        self.failed_sent = self.failed.len();
         let waiting = self.grants.leases().map(|lease| listed(lease, false));
         let counted = later.into_iter().map(|lease| listed(lease, true));
-        let held = self.leases.inventory().chain(waiting).chain(counted);
+        let held = failed.chain(self.leases.inventory()).chain(waiting).chain(counted);
         let held = held.take(limits::HELD).collect();
         self.released = false;
         SyncRequest {

@@ -192,7 +192,7 @@ impl Bench {
     fn describe(&self, request: &SyncRequest) -> String {
         let mut text = "call".to_owned();
         for held in &request.held {
-            let started = if held.started { "*" } else { "" };
+            let started = if held.failed { "-" } else { ["", "*"][usize::from(held.started)] };
             let progress = match held.cost_done {
                 0 => "",
                 cost if cost == self.plans[0].task_cost(held.lease.task.task) => "!",

@@ -120,7 +120,9 @@ impl Client {
         let held = held.into_iter();
         SyncRequest {
             worker: self.info.clone(),
-            held: held.map(|lease| HeldLease { lease, cost_done: 0, started: false }).collect(),
+            held: held
+                .map(|lease| HeldLease { lease, cost_done: 0, started: false, failed: false })
+                .collect(),
             partials: Vec::new(),
             seconds_wanted: 0.0,
             draining: false,

@@ -281,13 +281,17 @@ impl Scheduler {
         Choice { task, purpose: Purpose::Count, orientation }
     }
 
-    /// Chooses a returned task; `again` includes orphans and the worker's own failures.
+    /// Chooses a returned task; `again` includes orphans, and the worker's own failures if only workers count.
     fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<TaskIx> {
         let in_run = &self.runs[run];
-        let is_deferred =
-            |task| in_run.orphaned().contains(task) || in_run.failed(*task).contains(&worker);
-        let mut returned = in_run.returned().iter().take(MAX_SCANNED);
-        returned.find(|task| again || !is_deferred(task)).copied()
+        let has_failed = |task: &TaskIx| in_run.failed(*task).contains(&worker);
+        let is_deferred = |task: &TaskIx| match again {
+            true => {
+                in_run.recounting.contains_key(task) || self.counts_itself(run) && has_failed(task)
+            }
+            false => in_run.orphaned().contains(task) || has_failed(task),
+        };
+        in_run.returned().iter().take(MAX_SCANNED).find(|task| !is_deferred(task)).copied()
     }
 
     /// Grants an idle worker backup copies of tasks that others have held for a while.

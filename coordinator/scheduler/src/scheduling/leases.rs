@@ -27,8 +27,10 @@ pub(super) enum LeaseEnd {
     Released,
     /// The worker vanished before it started: no failure, but other tasks go first.
     Vanished,
-    /// The worker's attempt failed.
+    /// The worker vanished after it had started.
     Failed,
+    /// The worker says that it cannot count the task.
+    Reported,
 }
 
 impl LeaseEnd {
@@ -192,7 +194,7 @@ impl Scheduler {
         let Some(lease) = self.remove(worker, key) else {
             return;
         };
-        if end != LeaseEnd::Released {
+        if matches!(end, LeaseEnd::Vanished | LeaseEnd::Failed) {
             self.workers.set_vanished(worker, true);
         }
         match lease.purpose {
@@ -207,7 +209,12 @@ impl Scheduler {
     fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseIx, epoch: u64, end: LeaseEnd) {
         // New identities are free, so their failures say nothing about a task that the referee can count.
         let is_known = self.workers[worker].reputation.has_counted || !self.counts_itself(run);
-        let end = if end == LeaseEnd::Failed && !is_known { LeaseEnd::Vanished } else { end };
+        let is_failed = matches!(end, LeaseEnd::Failed | LeaseEnd::Reported);
+        let end = match is_failed {
+            true if is_known => LeaseEnd::Failed,
+            true => LeaseEnd::Vanished,
+            false => end,
+        };
         let in_run = &mut self.runs[run];
         let (run_id, task_id) = (in_run.manifest.run, run::id(task));
         let epoch = Epoch(epoch);
@@ -215,7 +222,7 @@ impl Scheduler {
             LeaseEnd::Released | LeaseEnd::Vanished => {
                 Change::Released { run: run_id, task: task_id, epoch }
             }
-            LeaseEnd::Failed => {
+            LeaseEnd::Failed | LeaseEnd::Reported => {
                 self.workers.pin(worker);
                 in_run.note_failed(task, worker);
                 let worker = self.workers[worker].id;
@@ -262,7 +269,12 @@ impl Scheduler {
         let under_way = request.held.iter().filter(|held| held.started).count();
         known.crews = u32::try_from(under_way).unwrap_or(u32::MAX);
         let mut bytes = limits::REVOCATION_BYTES;
+        let mut declined = BTreeSet::new();
         for held in &request.held {
+            if held.failed {
+                declined.extend(self.take_failure(worker, &held.lease));
+                continue;
+            }
             if let Err(reason) = self.renew(worker, held) {
                 let size = limits::REVOCATION_FRAME_BYTES + reason.len();
                 let Some(remaining) = bytes.checked_sub(size) else {
@@ -277,7 +289,6 @@ impl Scheduler {
         let missing: Vec<_> = missing.map(|(key, lease)| (key, lease.clone())).collect();
         let wants_work = request.seconds_wanted > 0.0 || request.package.is_some();
         let wants_more = wants_work && !request.draining;
-        let mut declined = BTreeSet::new();
         for (key, lease) in missing {
             // A row on disk does not say under which epoch its worker holds the task: an older lease may have been
             // adopted. So a restart repeats no grant.
@@ -307,6 +318,18 @@ impl Scheduler {
         for run in declined {
             self.workers.get_mut(worker).decline(run, now, self.config.lease_ms);
         }
+    }
+
+    /// Ends the lease of a task that its worker cannot count; returns the run.
+    fn take_failure(&mut self, worker: WorkerIx, lease: &LeaseKey) -> Option<RunIx> {
+        let (run, task) = self.find(lease.task).ok()?;
+        let known = self.runs[run].lease(task, worker)?;
+        let is_its = known.epoch == lease.epoch.0
+            && (known.is_proven || self.proven(worker, lease).is_some());
+        is_its.then(|| {
+            self.end_lease(worker, (run, task), LeaseEnd::Reported);
+            run
+        })
     }
 
     /// Finds the run and task that a worker names, or returns why there is none.

@@ -15,7 +15,7 @@ use common::{
 };
 use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped};
 use rand::RngExt;
-use scheduler::{Command, Config, Recount, Scheduler, ledger::Caller};
+use scheduler::{Command, Config, Recount, Scheduler, checks::Evidence, ledger::Caller};
 use store::{Clock, RunManifest, RunState};
 
 use super::{
@@ -217,11 +217,29 @@ impl World {
         if let Some(next) = coordinator.take_recount() {
             self.begin_recount(next);
         }
+        if self.steps >= self.bound_step {
+            // A reading takes as long as some hundred steps.
+            self.bound_step = self.steps + self.steps / 4 + COMPARE_INTERVAL;
+            self.compare_bound();
+        }
         self.note_state();
         for (sender, reply) in answered {
             self.send(Event::Reply(sender, Box::new(reply)));
         }
         self.plan_step();
+    }
+
+    /// Notes whether more counts are wrong than the bound would state now.
+    fn compare_bound(&mut self) {
+        let Some(Coordinator { driver, run, .. }) = &self.coordinator else { return };
+        if self.env.scenario.faults.liars == 0 {
+            return;
+        }
+        let mut disk = self.disk.disk();
+        let wrong = disk.checker.wrong();
+        let fold = disk.store().refold(*run).expect("a sound store");
+        let evidence = Evidence::of(&fold, |task| Some(driver.scheduler().rank(*run, task)));
+        self.outcome.exceeded |= evidence.at_most_wrong().is_some_and(|bound| wrong > bound);
     }
 
     pub(super) fn note_state(&mut self) {

@@ -27,7 +27,7 @@ use super::{
     Fault, HOUR, MINUTE, SECOND, Tally, Time,
     disk::Disk,
     package::Package,
-    scenario::Scenario,
+    scenario::{Conduct, Scenario},
     shared::Shared,
     worker::{Action, Environment, Share, Worker},
 };
@@ -91,6 +91,8 @@ pub struct Outcome {
     pub unconfirmed: u64,
     /// Maximum number of wrong counts that the result states, if it states one.
     pub bound: Option<u64>,
+    /// Whether at some time more counts were wrong than this number was then.
+    pub exceeded: bool,
     /// Tasks that are disputed at the end.
     pub disputed: u64,
     pub recounts: u64,
@@ -112,6 +114,8 @@ pub(super) struct World {
     disk: Shared,
     step_at: Time,
     steps: u64,
+    /// The step after which the bound on wrong counts is read next.
+    bound_step: u64,
     runs: u64,
     /// All identities of liars.
     liars: BTreeSet<WorkerId>,
@@ -148,7 +152,7 @@ impl World {
         let outcome = Outcome { tasks: scenario.truth.plan.tasks(), ..Outcome::default() };
         let rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
         let (tally, bait) = (Tally::default(), BTreeSet::new());
-        let mut env = Environment { now: 0, scenario, rng, tally, bait };
+        let mut env = Environment { now: 0, scenario, rng, tally, bait, leases: BTreeMap::new() };
         let workers = (0..env.scenario.workers)
             .map(|number| {
                 let liar = (number < env.scenario.faults.liars).then_some(number as u64);
@@ -172,6 +176,7 @@ impl World {
             coordinator: None,
             step_at: Time::MAX,
             steps: 0,
+            bound_step: 0,
             runs: 0,
             liars,
             recounting: None,
@@ -206,7 +211,11 @@ impl World {
                 Fault::Partition,
                 Fault::WorkerClock,
             ] {
-                self.schedule_next(fault, worker);
+                let is_awake = self.env.scenario.faults.conduct == Conduct::Naps
+                    && self.workers[worker].is_honest();
+                if fault != Fault::WorkerPaused || !is_awake {
+                    self.schedule_next(fault, worker);
+                }
             }
             if !self.workers[worker].is_honest() {
                 self.schedule_next(Fault::SelfTest, worker);
@@ -431,10 +440,19 @@ impl World {
             return;
         }
         let barred = reply.reason.contains("barred");
+        let is_granted = !reply.grants.is_empty();
         worker.handle_reply(sender.call, *reply, self.env.now);
         self.wake_at_once(sender.worker);
         if barred && self.env.scenario.faults.renames {
-            self.restart(sender.worker, true);
+            return self.restart(sender.worker, true);
+        }
+        if let Conduct::Vanishes { renamed, chance } = self.env.scenario.faults.conduct
+            && is_granted
+            && !self.workers[sender.worker].is_honest()
+            && self.chance(chance)
+        {
+            self.end(sender.worker, renamed);
+            self.after(SECOND, Event::Start(sender.worker));
         }
     }
 
@@ -452,12 +470,17 @@ impl World {
 
     /// Restarts the process, with another identity if it lost its spool.
     fn restart(&mut self, number: usize, loses_spool: bool) {
+        self.end(number, loses_spool);
+        self.schedule_start(number);
+    }
+
+    /// Ends the process; without its spool, the machine loses its identity.
+    fn end(&mut self, number: usize, loses_spool: bool) {
         let new_id = loses_spool.then(|| u128::from(self.env.rng.random::<u64>()) << 32);
         if let Some(id) = new_id.filter(|_| !self.workers[number].is_honest()) {
             self.liars.insert(WorkerId(id));
         }
         self.workers[number].crash(new_id, &mut self.env.rng);
-        self.schedule_start(number);
     }
 
     /// Returns the authenticated caller of a machine's calls.

@@ -216,10 +216,13 @@ impl Run {
         self.is_held(task) || self.recounting.contains_key(&task)
     }
 
-    /// Returns the tasks without a count that block the end: nothing else is pending, and nobody delivered in
-    /// the time in which their first lease was fresh.
+    /// Returns the tasks without a count that block the end: none is pending that nobody failed to deliver, and
+    /// nobody delivered in the time in which their first lease was fresh.
     pub(super) fn overdue(&self, now: Ticks) -> impl Iterator<Item = TaskIx> + '_ {
-        let has_fresh = self.tasks.number(Stage::Pending) > 0;
+        let has_failed =
+            |task: &&TaskIx| self.orphaned.contains(task) || self.failed.contains_key(task);
+        let failed = self.returned.iter().filter(has_failed).count() as u64;
+        let has_fresh = self.tasks.number(Stage::Pending) > failed;
         let overdue = self.overdue_at.iter().filter(move |&(_, &at)| !has_fresh && at <= now);
         overdue.map(|(&task, _)| task)
     }

@@ -117,7 +117,8 @@ impl ScriptedWorker {
 
     pub(super) fn request(&self) -> SyncRequest {
         let (started, cost_done) = (self.started, self.cost_done);
-        let held = |grant: &Grant| HeldLease { lease: grant.lease, cost_done, started };
+        let held =
+            |grant: &Grant| HeldLease { lease: grant.lease, cost_done, started, failed: false };
         SyncRequest {
             worker: self.info.clone(),
             held: self.held.iter().map(held).collect(),

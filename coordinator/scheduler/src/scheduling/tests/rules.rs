@@ -104,6 +104,7 @@ fn a_run_of_higher_priority_takes_the_place_of_tasks_that_no_thread_has_started(
         lease: grant.lease,
         cost_done: 0,
         started: grant.lease == begun.lease,
+        failed: false,
     };
     // The worker's queue is full: it requests nothing.
     let request = SyncRequest {

@@ -6,7 +6,7 @@ use common::{
     count::Orientation,
     plan::TaskId,
     run::WorkerId,
-    sync::{Grant, PackageRequest, SelfTestReport, SyncReply, SyncRequest},
+    sync::{Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply, SyncRequest},
 };
 
 use super::{
@@ -93,6 +93,20 @@ impl Bench {
                 return described(&reply);
             }
             "names" => quiet,
+            // The worker cannot count these tasks.
+            "fails" => {
+                let (failed, held): (Vec<_>, Vec<_>) =
+                    quiet.held.iter().copied().partition(|held| {
+                        words.iter().any(|word| held.lease.task.task == TaskId(read(word)))
+                    });
+                let failed: Vec<_> = failed
+                    .into_iter()
+                    .map(|held: HeldLease| HeldLease { failed: true, ..held })
+                    .collect();
+                let is_kept = |grant: &Grant| failed.iter().all(|gone| gone.lease != grant.lease);
+                self.worker(id).held.retain(is_kept);
+                SyncRequest { held: [failed, held].concat(), ..quiet }
+            }
             "drains" => SyncRequest { draining: true, ..request },
             // Tasks for a package, and the milliseconds until its promised return.
             "packs" => {
