@@ -292,7 +292,7 @@ class Attack:
         self.slow, self.done = options.slow, 0.0
         self.victim = b""
         # Kinds of alerts, with the seconds after which they were first seen.
-        self.alerts = {}
+        self.alerts, self.slowest_status = {}, 0.0
         self.over = threading.Event()
 
     def queensctl(self, *arguments):
@@ -351,8 +351,10 @@ class Attack:
         for client in clients:
             client.start()
         status = None
-        while time.monotonic() < deadline:
-            if latest := self.status():
+        while (asked := time.monotonic()) < deadline:
+            latest = self.status()
+            self.slowest_status = max(self.slowest_status, time.monotonic() - asked)
+            if latest:
                 status = latest
                 self.done = status["fraction_done"]
                 for alert in status["alerts"]:
@@ -411,6 +413,7 @@ def make_up(options):
             "tasks": status["tasks"],
             "barred": sum(worker["state"] == "barred" for worker in workers),
             "alerts": attack.alerts,
+            "slowest_status_s": round(attack.slowest_status, 1),
         }
         print(json.dumps(attack.run(scratch)))
 

@@ -18,16 +18,13 @@ use scheduler::{
     Command, MapState, Recount, RunSummary, TaskView, WorkersPage, WorkersPart, ledger::Caller,
 };
 use store::{JournalCursor, Note, Outage};
-use tokio::{
-    sync::{mpsc, watch},
-    time::timeout,
-};
+use tokio::{sync::watch, time::timeout};
 
 use super::{
     Driver, DriverError,
     notes::RunEvent,
     outcome::Outcome,
-    request::{By, Request, RequestError, Stopped},
+    request::{By, Request, RequestError, Senders, Stopped},
     runs::{JournalPage, StatusReport, Submission},
     serving::Serving,
 };
@@ -42,7 +39,7 @@ pub const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000
 /// A cloneable handle to the driver, which replies only after a change is durable.
 #[derive(Clone, Debug)]
 pub struct DriverHandle {
-    pub(super) requests: mpsc::Sender<Request>,
+    pub(super) requests: Senders,
     pub(super) changed: watch::Receiver<u64>,
     pub(super) outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
     pub(crate) serving: Option<Arc<Serving>>,
@@ -73,8 +70,8 @@ impl DriverHandle {
 
 /// Defines methods of [`DriverHandle`] that send work and await its answer.
 ///
-/// `read` and `try_read` send work that changes no status, `change` and `try_change` any other work. The
-/// work of `try_…` can fail.
+/// `read` and `try_read` send work that changes no status, `change` and `try_change` any other work, and `call` that of
+/// a worker. The work of `try_…` can fail.
 macro_rules! requests {
     ($(
         $(#[$doc:meta])+
@@ -93,7 +90,7 @@ macro_rules! requests {
 
 requests! {
     /// Handles one call of an identified worker.
-    change sync(caller: Caller, request: SyncRequest) -> Result<SyncReply, Stopped> =
+    call sync(caller: Caller, request: SyncRequest) -> Result<SyncReply, Stopped> =
         |driver| driver.scheduler.sync_by(&caller, &request, driver.clock.now());
     /// Returns later events of one run, or of all runs and the cluster, oldest first.
     read events(run: Option<RunId>, after: u64) -> Result<Vec<RunEvent>, Stopped> =
@@ -232,14 +229,23 @@ impl DriverHandle {
         self.outcomes.clone()
     }
 
-    /// Stops the driver after earlier requests; later ones fail with [`Stopped`].
+    /// Stops the driver after earlier calls of workers; later ones fail with [`Stopped`].
     pub async fn stop(&self) {
         let stop = |driver: &mut Driver| driver.stopping = true;
         // An error means that the driver has already stopped.
-        let _ = self.change(stop).await;
+        let _ = self.call(stop).await;
     }
 
     /// Runs `work` that may change a status.
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let (request, answer) = Request::new(true, |driver| Ok(work(driver)));
+        self.requests.workers.send(request).await.map_err(|_| Stopped)?;
+        answer.await.map_err(|_| Stopped)
+    }
+
     async fn change<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Driver) -> T + Send + 'static,
@@ -275,7 +281,7 @@ impl DriverHandle {
         work: impl FnOnce(&mut Driver) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, Stopped> {
         let (request, answer) = Request::new(changes_status, work);
-        self.requests.send(request).await.map_err(|_| Stopped)?;
+        self.requests.others.send(request).await.map_err(|_| Stopped)?;
         answer.await.map_err(|_| Stopped)
     }
 }

@@ -43,7 +43,11 @@ pub use self::{
     serving::{DiskSpaceMonitor, Serving},
 };
 
-use self::{notes::Notes, outcome::Symmetric, request::Request};
+use self::{
+    notes::Notes,
+    outcome::Symmetric,
+    request::{Request, Requests},
+};
 
 const GROUP_RECORDS: usize = 128;
 
@@ -52,9 +56,6 @@ const STORED_AT_ONCE: usize = 10_000;
 
 /// Maximum time for which a group is collected.
 const GROUP_MS: u64 = 5;
-
-/// Maximum number of queued requests; further callers wait.
-const QUEUE_CAPACITY: usize = 256;
 
 /// Maximum time between two versions of the status: ages, the lag of the archive and the free space change
 /// without a request.
@@ -65,7 +66,7 @@ pub struct Driver {
     scheduler: Scheduler,
     store: Box<dyn Store>,
     clock: Clock,
-    requests: mpsc::Receiver<Request>,
+    requests: Requests,
     /// Sender for threads that count symmetric solutions.
     loopback: mpsc::Sender<Request>,
     changed: watch::Sender<u64>,
@@ -118,11 +119,11 @@ impl Driver {
         store: Box<dyn Store>,
         clock: Clock,
     ) -> Result<(Self, DriverHandle), DriverError> {
-        let (loopback, requests) = mpsc::channel(QUEUE_CAPACITY);
+        let (senders, requests) = Requests::new();
         let (changed, changes_seen) = watch::channel(0);
         let (outcomes, outcomes_seen) = watch::channel(BTreeMap::new());
         let handle = DriverHandle {
-            requests: loopback.clone(),
+            requests: senders.clone(),
             changed: changes_seen,
             outcomes: outcomes_seen,
             serving: None,
@@ -134,7 +135,7 @@ impl Driver {
             store,
             clock,
             requests,
-            loopback,
+            loopback: senders.others,
             changed,
             outcomes,
             cancelled_by: BTreeMap::new(),
@@ -189,7 +190,7 @@ impl Driver {
 
     /// Handles one group of queued requests, without waiting for any.
     pub fn step(&mut self) -> Result<(), DriverError> {
-        let first = self.requests.try_recv().ok();
+        let first = self.requests.try_next();
         self.group(first)
     }
 
@@ -245,7 +246,7 @@ impl Driver {
         }
         self.collect_changes();
         while !self.stopping && !self.group_is_full(started) {
-            let Ok(request) = self.requests.try_recv() else {
+            let Some(request) = self.requests.try_next() else {
                 break;
             };
             self.handle(request)?;
@@ -260,7 +261,7 @@ impl Driver {
         let now = self.clock.now();
         let until = |at: Millis| Duration::from_millis(at.0.saturating_sub(now.0));
         let sleep = self.scheduler.next_timeout().map_or(STATUS_LIFETIME, until);
-        let next = async { timeout(sleep.min(STATUS_LIFETIME), self.requests.recv()).await };
+        let next = async { timeout(sleep.min(STATUS_LIFETIME), self.requests.next()).await };
         runtime.block_on(next).ok().flatten()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::run::{RunId, SubmitKey};
 use scheduler::ControlError;
 use store::{RunState, StoreError};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Driver, DriverError};
 
@@ -36,6 +36,57 @@ impl Request {
             Ok(())
         });
         (Self { changes_status, work }, answer)
+    }
+}
+
+/// Maximum number of queued requests of each kind; further callers wait.
+const CAPACITY: usize = 256;
+
+/// The queues of all callers.
+#[derive(Clone, Debug)]
+pub(super) struct Senders {
+    pub(super) workers: mpsc::Sender<Request>,
+    pub(super) others: mpsc::Sender<Request>,
+}
+
+/// The queued requests, in turn a call of a worker and another one: many workers delay no operator.
+#[derive(Debug)]
+pub(super) struct Requests {
+    workers: mpsc::Receiver<Request>,
+    others: mpsc::Receiver<Request>,
+    is_turn_of_workers: bool,
+}
+
+impl Requests {
+    pub(super) fn new() -> (Senders, Self) {
+        let ((workers, from_workers), (others, from_others)) =
+            (mpsc::channel(CAPACITY), mpsc::channel(CAPACITY));
+        let requests =
+            Self { workers: from_workers, others: from_others, is_turn_of_workers: false };
+        (Senders { workers, others }, requests)
+    }
+
+    pub(super) fn try_next(&mut self) -> Option<Request> {
+        let Self { workers, others, is_turn_of_workers } = self;
+        let (first, second) = match is_turn_of_workers {
+            true => (workers, others),
+            false => (others, workers),
+        };
+        let next = first.try_recv();
+        *is_turn_of_workers = next.is_ok() != *is_turn_of_workers;
+        next.or_else(|_| second.try_recv()).ok()
+    }
+
+    /// Waits for a request; `None` once all callers are gone.
+    pub(super) async fn next(&mut self) -> Option<Request> {
+        if let Some(request) = self.try_next() {
+            return Some(request);
+        }
+        tokio::select! {
+            Some(request) = self.others.recv() => Some(request),
+            Some(request) = self.workers.recv() => Some(request),
+            else => None,
+        }
     }
 }
 

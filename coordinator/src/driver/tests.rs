@@ -75,7 +75,8 @@ impl Bench {
     /// Waits for the request with the symmetric counts, and handles it.
     fn finish_symmetric(&mut self) {
         assert!(self.driver.finishing.contains_key(&self.run));
-        let finished = self.driver.requests.blocking_recv().unwrap();
+        let runtime = runtime::Builder::new_current_thread().build().unwrap();
+        let finished = runtime.block_on(self.driver.requests.next()).unwrap();
         self.driver.handle(finished).unwrap();
         assert!(self.driver.finishing.is_empty());
     }
@@ -270,4 +271,30 @@ fn a_cancellation_and_a_deletion_name_their_token() {
     bench.driver.delete(run, Some(Arc::from("otto"))).unwrap().unwrap();
     let (_, deleted) = bench.driver.events(None, 0).pop().unwrap();
     assert_eq!((deleted.kind.as_str(), deleted.by.as_str()), ("deleted", "otto"));
+}
+
+#[tokio::test]
+async fn calls_of_workers_and_other_requests_take_turns() {
+    let (senders, mut requests) = Requests::new();
+    let (names, mut handled) = tokio::sync::mpsc::unbounded_channel();
+    let request = |name: String| {
+        let names = names.clone();
+        Request::new(false, move |_| Ok(names.send(name).unwrap())).0
+    };
+    for number in 0..4 {
+        senders.workers.send(request(format!("worker {number}"))).await.unwrap();
+    }
+    for number in 0..2 {
+        senders.others.send(request(format!("other {number}"))).await.unwrap();
+    }
+    let mut bench = Bench::new();
+    while let Some(request) = requests.try_next() {
+        bench.driver.handle(request).unwrap();
+    }
+    let mut order = Vec::new();
+    while let Ok(name) = handled.try_recv() {
+        order.push(name);
+    }
+    let expected = ["other 0", "worker 0", "other 1", "worker 1", "worker 2", "worker 3"];
+    assert_eq!(order, expected);
 }

@@ -219,7 +219,7 @@ impl World {
         }
         if self.steps >= self.bound_step {
             // A reading takes as long as some hundred steps.
-            self.bound_step = self.steps + self.steps / 4 + COMPARE_INTERVAL;
+            self.bound_step = self.steps + self.steps / 2 + COMPARE_INTERVAL;
             self.compare_bound();
         }
         self.note_state();
