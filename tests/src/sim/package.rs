@@ -40,6 +40,7 @@ pub(super) struct Package {
     attempts: u32,
     tasks: u32,
     away_ms: Time,
+    /// Tasks that the package holds.
     grants: Vec<Grant>,
     /// Results without an acknowledgement.
     results: Vec<Partial>,
@@ -77,10 +78,9 @@ impl Package {
             tasks: self.tasks,
             core_seconds: 1e9,
         };
-        let is_named = self.step != Step::Return;
         SyncRequest {
             worker: self.info.clone(),
-            held: self.grants.iter().filter(|_| is_named).map(held).collect(),
+            held: self.grants.iter().map(held).collect(),
             partials: self.results.clone(),
             seconds_wanted: 0.0,
             draining: self.step == Step::Return,
@@ -124,8 +124,11 @@ impl World {
         let package = &mut self.packages[number];
         package.attempts += 1;
         match package.step {
-            Step::Away => return self.take_away(number),
-            Step::Return if package.results.is_empty() => return,
+            Step::Away => {
+                self.count(Fault::Package);
+                return self.take_away(number);
+            }
+            Step::Return if package.results.is_empty() => return self.take_away(number),
             _ if package.attempts > ATTEMPTS => return,
             Step::CheckOut | Step::Name | Step::Return => {}
         }
@@ -138,11 +141,11 @@ impl World {
         self.after(RETRY, Event::Package(number));
     }
 
-    /// Lets a package that is away return after a while, or never.
+    /// Lets a package return after a while or never, and keep the tasks that are not counted yet or release them.
     fn take_away(&mut self, number: usize) {
-        self.count(Fault::Package);
         let truth = self.env.scenario.truth;
-        if !self.env.scenario.faults.packages_return || self.chance(0.3) {
+        let is_lost = !self.env.scenario.faults.packages_return || self.chance(0.3);
+        if is_lost || self.packages[number].grants.is_empty() {
             return;
         }
         let (id, away_ms) = (self.packages[number].info.id, self.packages[number].away_ms);
@@ -159,6 +162,10 @@ impl World {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let counted = (all.len() as f64 * part).ceil() as usize;
         package.results = all[..counted].to_vec();
+        package.grants.drain(..counted);
+        if self.env.rng.random_bool(0.5) {
+            package.grants.clear();
+        }
         (package.step, package.attempts) = (Step::Return, 0);
         let early = self.env.rng.random_bool(0.5);
         let most = if early { 30 * MINUTE } else { 2 * away_ms };

@@ -129,8 +129,11 @@ pub(crate) async fn submit(arguments: &Submit) -> ExitCode {
         }
         let end = if *keep { "kept" } else { "released" };
         let others = match submitted.others {
-            0 => String::new(),
-            number => format!("; {} {end}", plural(number as u64, "other task")),
+            (1.., _) => format!("; {} {end}", plural(submitted.others.0 as u64, "other task")),
+            (0, gone @ 1..) if *keep => {
+                format!("; {} done or given to others", plural(gone as u64, "other task"))
+            }
+            (0, _) => String::new(),
         };
         if let Err(error) = print(&format!("{}: {submitted}{others}", names.join(", "))) {
             return finish(Err(error));

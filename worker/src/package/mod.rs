@@ -184,9 +184,13 @@ pub async fn checkout(
             named = client.call(client.request(leases())).await;
         }
     }
-    if let Err(error) = named {
+    let why = match named {
+        Ok(named) => named.revoked.into_iter().next().map(|gone| gone.reason),
+        Err(error) => Some(error.0),
+    };
+    if let Some(why) = why {
         return Err(PackageError(format!(
-            "{error}; {} may be counted, but its tasks are soon given to others",
+            "{why}; {} may be counted, but its tasks are soon given to others",
             path.display()
         )));
     }
@@ -414,8 +418,8 @@ pub struct Submitted {
     pub conflicts: u64,
     /// Reasons for refusals, with the number of each.
     pub refused: BTreeMap<String, u64>,
-    /// Number of tasks of the package that are neither in the files nor done.
-    pub others: usize,
+    /// Number of other tasks of the package that it holds, and of those that it does not.
+    pub others: (usize, usize),
 }
 
 /// The results of one package in some files.
@@ -530,10 +534,11 @@ impl Submission {
             let request = SyncRequest { partials, draining: true, self_test, ..held };
             let reply = client.call(request).await?;
             let is_revoked = |of: &&LeaseKey| reply.revoked.iter().any(|gone| gone.lease == **of);
-            submitted.others = missing.len() - missing.iter().filter(is_revoked).count();
+            let gone = missing.iter().filter(is_revoked).count();
+            submitted.others = (missing.len() - gone, gone);
             submitted.add(reply);
         }
-        if !keep && submitted.others > 0 {
+        if !keep && submitted.others.0 > 0 {
             client.call(SyncRequest { draining: true, ..client.request([]) }).await?;
         }
         Ok(submitted)

@@ -52,6 +52,10 @@ pub(super) const BARRED: &str = "this machine is barred after a wrong count and 
 pub(super) const UNPROVEN: &str = "this coordinator did not grant this lease to this worker: use the coordinator, the token and \
                                    the spool directory with which the task was leased";
 
+/// Reason for the end of a package's lease, whatever ended it.
+const NOT_AWAY: &str =
+    "the package is no longer away: it was revoked, or its promised return has passed";
+
 /// Maximum number of fresh leases of one task.
 pub(super) const MAX_HOLDERS: usize = 2;
 
@@ -369,10 +373,11 @@ impl Scheduler {
             Some(known) => known.orientation,
             None => self.proven(worker, &held.lease).ok_or(UNPROVEN)?,
         };
-        if return_unix_ms > 0 && return_unix_ms <= now_unix_ms {
-            return Err("the promised return of the package has passed".to_owned());
-        }
         if !self.workers.get(worker).leases.contains(&key) {
+            // A package is away or not: an operator's revocation is final, like the promised return.
+            if return_unix_ms > 0 {
+                return Err(NOT_AWAY.to_owned());
+            }
             self.adopt(worker, key, epoch, held.started).map_err(str::to_owned)?;
         }
         let (run, task) = key;

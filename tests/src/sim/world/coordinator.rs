@@ -1,8 +1,10 @@
 //! The coordinator's process: the real driver, without its thread, and its events.
 
 use std::{
-    collections::BTreeMap,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
     pin::Pin,
+    rc::Rc,
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, Waker},
 };
@@ -15,7 +17,9 @@ use common::{
 };
 use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped};
 use rand::RngExt;
-use scheduler::{Command, Config, Recount, Scheduler, checks::Evidence, ledger::Caller};
+use scheduler::{
+    Command, Config, Millis, Recount, Scheduler, WorkersPart, checks::Evidence, ledger::Caller,
+};
 use store::{Clock, RunManifest, RunState};
 
 use super::{
@@ -26,12 +30,16 @@ use super::{
 /// Number of driver steps between two full comparisons of the scheduler.
 const COMPARE_INTERVAL: u64 = 16;
 
+const EVERY_WORKER: WorkersPart = WorkersPart::ById { after: None, most: usize::MAX };
+
 /// One process of the coordinator, from start to crash.
 pub(super) struct Coordinator {
     driver: Driver,
     handle: DriverHandle,
     calls: Vec<Call>,
     commands: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Packages that an operator revoked.
+    revoked: Rc<RefCell<BTreeSet<WorkerId>>>,
     /// The referee's request for a task.
     recount: Option<NextRecount>,
     run: RunId,
@@ -74,7 +82,8 @@ impl Coordinator {
         driver.begin()?;
         disk.disk().checker.compare(driver.scheduler(), run);
         let (calls, commands, seed) = (Vec::new(), Vec::new(), scenario.seed);
-        Ok(Self { driver, handle, calls, commands, recount: None, run, seed })
+        let revoked = Rc::default();
+        Ok(Self { driver, handle, calls, commands, revoked, recount: None, run, seed })
     }
 
     /// Adds a message to the next group.
@@ -102,10 +111,12 @@ impl Coordinator {
 
     /// Adds an operator's revocation of a package to the next group.
     pub(super) fn revoke(&mut self, package: WorkerId) {
-        let handle = self.handle.clone();
+        let (handle, revoked) = (self.handle.clone(), self.revoked.clone());
         self.commands.push(Box::pin(async move {
             // The package may have returned.
-            let _ = handle.drain(package.to_string(), None).await;
+            if handle.drain(package.to_string(), None).await.is_ok() {
+                revoked.borrow_mut().insert(package);
+            }
         }));
     }
 
@@ -142,9 +153,15 @@ impl Coordinator {
             assert!(poll(recount).is_pending(), "the group is not decided yet");
         }
         self.driver.step()?;
+        let seed = self.seed;
+        if !self.revoked.borrow().is_empty() {
+            let workers = self.scheduler().workers(&EVERY_WORKER, Millis(0)).workers;
+            let holders = workers.iter().filter(|worker| worker.leases > 0);
+            let held = holders.map(|worker| worker.info.id).collect();
+            assert!(self.revoked.borrow().is_disjoint(&held), "seed {seed}: held after revocation");
+        }
         self.commands.retain_mut(|command| poll(command).is_pending());
         let mut answered = Vec::new();
-        let seed = self.seed;
         self.calls.retain_mut(|call| match poll(&mut call.answer) {
             Poll::Pending => true,
             Poll::Ready(reply) => {
