@@ -234,6 +234,7 @@ pub(crate) fn worker_totals(totals: &WorkerTotals) -> v1::WorkerTotals {
         reconnecting: number(WorkerState::Reconnecting),
         barred: number(WorkerState::Barred),
         failing: totals.failing,
+        away: number(WorkerState::Away),
     }
 }
 

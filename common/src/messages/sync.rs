@@ -2,6 +2,8 @@
 //!
 //! The wire form is `queens.v1.SyncRequest` and `SyncResponse`; `proto` converts and validates it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     count::Orientation,
     kernel::KernelName,
@@ -31,7 +33,7 @@ pub struct SyncRequest {
 /// A request for tasks that a worker takes away in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackageRequest {
-    /// The first digits of a run, or `N=20` for its newest running board; empty: the run that is served first.
+    /// The first digits of a run, `N=20` for the newest one of that board, or `last`; empty: the run that is served first.
     pub run: String,
     /// Time until the promised return.
     pub away_ms: u64,
@@ -39,6 +41,22 @@ pub struct PackageRequest {
     pub tasks: u32,
     /// Maximum work, in seconds of one reference core.
     pub core_seconds: f64,
+}
+
+/// What the packages of a token may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackageLimits {
+    /// Maximum time until a promised return.
+    pub away_seconds: u64,
+    /// Maximum number of tasks in all packages that are away.
+    pub tasks: u32,
+}
+
+impl Default for PackageLimits {
+    fn default() -> Self {
+        Self { away_seconds: 30 * 24 * 60 * 60, tasks: 100_000 }
+    }
 }
 
 /// Self-test results of a worker, and its failed threads.

@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use common::sync::PackageLimits;
 use http_body::{Frame, SizeHint};
 use proto::connect::{JoinString, Token, TokenId};
 use tokio_rustls::TlsAcceptor;
@@ -28,6 +29,7 @@ pub enum Principal {
         trusted: bool,
         /// Maximum number of machines that may count with the token, if limited.
         machines: Option<NonZeroU32>,
+        packages: PackageLimits,
     },
     /// The holder of a certificate of an external authority.
     Certificate { name: Arc<str>, role: Role },
@@ -42,6 +44,7 @@ impl Principal {
             role: entry.role,
             trusted: entry.trusted,
             machines: entry.machines,
+            packages: entry.packages.unwrap_or_default(),
         }
     }
 

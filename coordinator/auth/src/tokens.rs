@@ -3,7 +3,10 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use common::text::{Escaped, is_name};
+use common::{
+    sync::PackageLimits,
+    text::{Escaped, is_name},
+};
 use proto::connect::{Token, TokenId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use sha2::{Digest, Sha256};
@@ -35,6 +38,9 @@ pub struct TokenEntry {
     /// Maximum number of machines that may count with the token, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<NonZeroU32>,
+    /// What the token's packages may hold, unless it is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<PackageLimits>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +53,14 @@ pub struct NewToken<'a> {
     pub trusted: bool,
     /// Maximum number of machines that may count with the token, if limited.
     pub machines: Option<NonZeroU32>,
+    /// What the token's packages may hold, unless it is the default.
+    pub packages: Option<PackageLimits>,
 }
 
 impl<'a> NewToken<'a> {
     /// Returns a token without expiry, privileges or limits.
     pub const fn new(role: Role, name: &'a str) -> Self {
-        Self { role, name, lifetime: None, trusted: false, machines: None }
+        Self { role, name, lifetime: None, trusted: false, machines: None, packages: None }
     }
 }
 
@@ -115,7 +123,7 @@ pub enum BadTokenRequest {
     NoSuch(String),
     #[error("only a worker's token is renewed: revoke the other one and create another")]
     NotRenewed,
-    #[error("only a worker's token can be trusted, or limited to a number of machines")]
+    #[error("only a worker's token can be trusted, or has limits of machines and packages")]
     NotWorker,
     #[error("there are {MAX_TOKENS} tokens: revoke some")]
     TooMany,
@@ -129,14 +137,14 @@ impl TokenBook {
     /// Creates a token; `random` is its ID (the first four bytes) and its secret.
     pub fn create(
         &mut self,
-        NewToken { role, name, lifetime, trusted, machines }: NewToken<'_>,
+        NewToken { role, name, lifetime, trusted, machines, packages }: NewToken<'_>,
         now_unix_ms: u64,
         random: [u8; 36],
     ) -> Result<Token, BadTokenRequest> {
         if !is_name(name) {
             return Err(BadTokenRequest::Name(name.to_owned()));
         }
-        if role != Role::Worker && (trusted || machines.is_some()) {
+        if role != Role::Worker && (trusted || machines.is_some() || packages.is_some()) {
             return Err(BadTokenRequest::NotWorker);
         }
         let live = |entry: &TokenEntry| entry.refusal(now_unix_ms).is_none();
@@ -167,6 +175,7 @@ impl TokenBook {
             revoked_unix_ms: None,
             trusted,
             machines,
+            packages,
         });
         Ok(token)
     }
@@ -332,15 +341,18 @@ mod tests {
         let before = serde_json::to_string(&book).unwrap();
         assert!(!before.contains("trusted") && !before.contains("machines"), "omitted by default");
         let machines = NonZeroU32::new(3);
-        let new = NewToken { trusted: true, machines, ..NewToken::new(Role::Worker, "lab-b") };
+        let packages = Some(PackageLimits { away_seconds: 86_400, tasks: 4 });
+        let new =
+            NewToken { trusted: true, machines, packages, ..NewToken::new(Role::Worker, "lab-b") };
         let token = book.create(new, 1_000, [7; 36]).unwrap();
         let json = serde_json::to_string(&book).unwrap();
         let read: TokenBook = serde_json::from_str(&json).unwrap();
         let entry = read.check(&token, 1_000).unwrap();
-        assert_eq!((entry.trusted, entry.machines), (true, machines));
+        assert_eq!((entry.trusted, entry.machines, entry.packages), (true, machines, packages));
         for new in [
             NewToken { trusted: true, ..NewToken::new(Role::Viewer, "screen") },
             NewToken { machines, ..NewToken::new(Role::Operator, "anna") },
+            NewToken { packages, ..NewToken::new(Role::Operator, "anna") },
         ] {
             assert_eq!(book.create(new, 1_000, [8; 36]), Err(BadTokenRequest::NotWorker));
         }

@@ -9,14 +9,14 @@ use proto::{
     connect::{AuthChannel, JoinString},
     v1::{
         self, CreateTokenRequest, CreateTokenResponse, DashboardRequest, DrainRequest,
-        EventsRequest, ListTokensRequest, RenewTokenRequest, RevokeTokenRequest, TrustRequest,
-        WorkersRequest, tokens_client::TokensClient,
+        EventsRequest, ListTokensRequest, PackageLimits, RenewTokenRequest, RevokeTokenRequest,
+        TrustRequest, WorkersRequest, tokens_client::TokensClient,
     },
 };
 use serde_json::{Value, json};
 use view::{
     RunSelector,
-    text::{Column, date, eprint_line, plural, prose, stdout_width, table},
+    text::{Column, date, eprint_line, plural, prose, span, stdout_width, table},
 };
 
 use super::{
@@ -40,7 +40,7 @@ pub(super) struct WorkersOptions {
 enum WorkersCommand {
     /// Readmit a worker that returned wrong counts, after a repair
     Trust(NamedWorker),
-    /// Drain a worker: it releases long tasks, finishes the others, submits its results and exits
+    /// Drain a worker: it releases long tasks, finishes the others, submits its results and exits; or revoke a package
     Drain(NamedWorker),
 }
 
@@ -198,9 +198,21 @@ pub(super) struct CreateOptions {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = at_least_one::<NonZeroU32>)]
     machines: Option<NonZeroU32>,
 
+    /// Maximum time and number of tasks of a worker token's packages that are away [default: 30d,100000]
+    #[arg(long, value_name = "TIME,TASKS", value_parser = package_limits)]
+    packages: Option<PackageLimits>,
+
     /// Print a JSON object
     #[arg(long)]
     json: bool,
+}
+
+fn package_limits(text: &str) -> Result<PackageLimits, String> {
+    let limits = text.split_once(',').and_then(|(time, tasks)| {
+        let away_seconds = duration(time).ok()?.as_secs();
+        Some(PackageLimits { away_seconds, tasks: tasks.parse().ok()? })
+    });
+    limits.ok_or_else(|| "expected a time and a number of tasks, such as 30d,100000".to_owned())
 }
 
 type Tokens = TokensClient<AuthChannel>;
@@ -233,6 +245,7 @@ async fn create(
         lifetime_seconds: options.expires.map(|lifetime| lifetime.as_secs()),
         trusted: options.trusted,
         machines: options.machines.map(NonZeroU32::get),
+        packages: options.packages,
     };
     print_join(&connection.ask(client.create(request)).await?, options.json)
 }
@@ -271,10 +284,7 @@ async fn list(connection: &Connection, client: &mut Tokens, json: bool) -> anyho
         vec![
             token.id.clone(),
             token.name.clone(),
-            match token.trusted {
-                true => format!("{}, trusted", token.role()),
-                false => token.role().to_string(),
-            },
+            role_text(token),
             token.machines.map_or_else(|| "any".to_owned(), |machines| machines.to_string()),
             date(token.created_unix_ms),
             ends,
@@ -294,6 +304,19 @@ async fn list(connection: &Connection, client: &mut Tokens, json: bool) -> anyho
     print(&table(&columns, &rows, stdout_width()))
 }
 
+/// Returns the role of a token, with its privileges and the limits that are not the default ones.
+fn role_text(token: &v1::Token) -> String {
+    let mut text = token.role().to_string();
+    if token.trusted {
+        text += ", trusted";
+    }
+    if let Some(PackageLimits { away_seconds, tasks }) = token.packages {
+        text +=
+            &format!(", packages of {} and {}", span(away_seconds as f64), plural(tasks, "task"));
+    }
+    text
+}
+
 fn token_json(token: &v1::Token) -> Value {
     json!({
         "id": token.id,
@@ -305,5 +328,6 @@ fn token_json(token: &v1::Token) -> Value {
         "active": token.active,
         "trusted": token.trusted,
         "machines": token.machines,
+        "packages": token.packages.map(|of| json!({ "away_seconds": of.away_seconds, "tasks": of.tasks })),
     })
 }

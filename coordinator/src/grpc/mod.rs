@@ -9,7 +9,10 @@ use auth::{
     AuthLayer, Authenticator, Limits, NewToken, Principal, Role, TokenAuth, TokenAuthError,
     TokenEntry,
 };
-use common::{limits::MESSAGE_BYTES, sync::SyncRequest};
+use common::{
+    limits::MESSAGE_BYTES,
+    sync::{PackageLimits, SyncRequest},
+};
 use proto::{
     CallId,
     connect::JoinString,
@@ -184,8 +187,8 @@ impl WorkQueueService {
         };
         request.worker.id = secret.worker();
         let mut caller = Caller::new(secret.worker(), token);
-        if let Some(&Principal::Token { trusted, machines, .. }) = principal {
-            caller = Caller { trusted, max_machines: machines, ..caller };
+        if let Some(&Principal::Token { trusted, machines, packages, .. }) = principal {
+            caller = Caller { trusted, max_machines: machines, packages, ..caller };
         }
         Ok(self.0.sync(caller, request).await?.into())
     }
@@ -275,6 +278,9 @@ impl TokensService {
             active: entry.refusal(self.clock.now().0).is_none(),
             trusted: entry.trusted,
             machines: entry.machines.map(NonZeroU32::get),
+            packages: entry.packages.map(|PackageLimits { away_seconds, tasks }| {
+                v1::PackageLimits { away_seconds, tasks }
+            }),
         }
     }
 }
@@ -300,12 +306,15 @@ impl Tokens for TokensService {
         let request = request.into_inner();
         let role = Role::try_from(request.role())
             .map_err(|bad| Status::invalid_argument(format!("role: {bad}")))?;
-        let v1::CreateTokenRequest { name, lifetime_seconds, trusted, machines, .. } = request;
+        let v1::CreateTokenRequest { name, lifetime_seconds, trusted, machines, packages, .. } =
+            request;
         let lifetime = lifetime_seconds.map(Duration::from_secs);
         let machines = machines.map(NonZeroU32::try_from).transpose();
         let machines = machines.map_err(|_| Status::invalid_argument("machines: at least 1"))?;
+        let packages = packages
+            .map(|v1::PackageLimits { away_seconds, tasks }| PackageLimits { away_seconds, tasks });
         self.issue(move |auth| {
-            auth.create(NewToken { role, name: &name, lifetime, trusted, machines })
+            auth.create(NewToken { role, name: &name, lifetime, trusted, machines, packages })
         })
         .await
     }

@@ -269,7 +269,8 @@ pub(super) async fn workers(
     let part = WorkersPart::ByAttention(from..from.saturating_add(SHOWN_WORKERS));
     let page_of = app.driver.workers(part).await?;
     let workers: Vec<_> = page_of.workers.iter().map(message::worker).collect();
-    let (rows, all) = (worker_rows(&workers), page_of.totals.all().workers);
+    let away = page_of.totals.of(scheduler::WorkerState::Away).workers;
+    let (rows, all) = (worker_rows(&workers), page_of.totals.all().workers + away);
     let end = from.saturating_add(rows.len());
     let body = html! {
         body {

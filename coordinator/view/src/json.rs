@@ -397,13 +397,22 @@ pub struct WorkerTotals {
     barred: u64,
     /// With counting threads that failed their self-test.
     failing: u64,
+    /// Packages that are away, which are not among the workers.
+    away: u64,
 }
 
 impl From<v1::WorkerTotals> for WorkerTotals {
     fn from(totals: v1::WorkerTotals) -> Self {
-        let v1::WorkerTotals { workers, threads, unresponsive, reconnecting, barred, failing } =
-            totals;
-        Self { workers, threads, unresponsive, reconnecting, barred, failing }
+        let v1::WorkerTotals {
+            workers,
+            threads,
+            unresponsive,
+            reconnecting,
+            barred,
+            failing,
+            away,
+        } = totals;
+        Self { workers, threads, unresponsive, reconnecting, barred, failing, away }
     }
 }
 

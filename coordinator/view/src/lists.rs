@@ -350,7 +350,7 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
         let ms = |ms: u64| age(ms as f64 / 1e3);
         let short = id.get(..8).unwrap_or(&id);
         // After a restart, only the identity of a worker that held leases is known until it calls.
-        let cells = if worker.threads == 0 {
+        let mut cells = if worker.threads == 0 {
             let mut cells = vec!["–".to_owned(); WORKER_COLUMNS.len()];
             cells[0] = format!("worker {short}");
             cells[1] = state_text(worker);
@@ -378,6 +378,10 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
                 format!("{} ago", ms(worker.last_seen_ms_ago)),
             ]
         };
+        if worker.away_until_unix_ms.is_some() {
+            // What counts a package is not known: kernel, threads, crews and speed.
+            cells[2..6].fill("–".to_owned());
+        }
         WorkerRow { id, state: Some(worker.state()), cells }
     };
     workers.into_iter().map(row).collect()
@@ -608,6 +612,19 @@ mod tests {
         assert!(cells[2..].iter().all(|cell| cell == "–"), "{cells:?}");
         let json = serde_json::to_value(crate::json::Worker::from(&unknown)).unwrap();
         assert_eq!(json["kernel"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn a_package_has_a_promised_return_and_no_threads() {
+        let away = v1::Worker {
+            state: WorkerState::Away.into(),
+            away_until_unix_ms: Some(1_800_000_000_000),
+            leases: 4_096,
+            ..worker("lab")
+        };
+        let cells = &worker_rows(std::slice::from_ref(&away))[0].cells;
+        let start = ["lab", "away until 2027-01-15, 4,096 tasks", "–", "–", "–", "–", "1,234,567"];
+        assert_eq!(cells[..7], start);
     }
 
     #[test]

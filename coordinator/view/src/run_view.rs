@@ -308,7 +308,11 @@ impl Figures {
             0 => "none connected".to_owned(),
             _ => plural(totals.threads, "thread"),
         };
-        let workers = plural(totals.workers, "worker");
+        let packages = match totals.away {
+            0 => String::new(),
+            away => format!(", {} away", plural(away, "package")),
+        };
+        let workers = format!("{}{packages}", plural(totals.workers, "worker"));
         self.threads = format!("{threads}{attention}").into();
         self.machines = Figure::both(&workers, format!("{workers}, {threads}{attention}"));
     }
@@ -666,7 +670,11 @@ mod tests {
                 state: WorkerState::Working.into(),
                 ..v1::Worker::default()
             }],
-            worker_totals: Some(v1::WorkerTotals { workers: 1, ..v1::WorkerTotals::default() }),
+            worker_totals: Some(v1::WorkerTotals {
+                workers: 1,
+                away: 2,
+                ..v1::WorkerTotals::default()
+            }),
             coordinator: Some(v1::Coordinator::default()),
             ..v1::Status::default()
         }
@@ -802,7 +810,11 @@ mod tests {
             ),
             (&of.reference, "published: 39.03 billion", Some("published: 39,029,188,884")),
             (&of.rate, "1.145 billion/s", Some("1,145,215,440 solutions per second")),
-            (&of.machines, "1 worker", Some("1 worker, 0 threads")),
+            (
+                &of.machines,
+                "1 worker, 2 packages away",
+                Some("1 worker, 2 packages away, 0 threads"),
+            ),
             (&of.threads, "0 threads", None),
         ] {
             assert_eq!((figure.short.as_str(), figure.full.as_deref()), (text, digits));

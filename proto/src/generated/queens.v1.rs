@@ -857,6 +857,9 @@ pub struct WorkerTotals {
     /// Workers with threads that failed their self-test.
     #[prost(uint64, tag = "6")]
     pub failing: u64,
+    /// Packages that are away, which are not among the workers.
+    #[prost(uint64, tag = "7")]
+    pub away: u64,
 }
 /// The coordinator's own referee.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2647,6 +2650,19 @@ pub struct CreateTokenRequest {
     /// Worker tokens only: maximum number of machines that may use the token; unset: no limit.
     #[prost(uint32, optional, tag = "5")]
     pub machines: ::core::option::Option<u32>,
+    /// Worker tokens only: unset: 30 days and 100,000 tasks.
+    #[prost(message, optional, tag = "6")]
+    pub packages: ::core::option::Option<PackageLimits>,
+}
+/// What the packages of a token may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PackageLimits {
+    /// Maximum time until a promised return.
+    #[prost(uint64, tag = "1")]
+    pub away_seconds: u64,
+    /// Maximum number of tasks in all packages that are away.
+    #[prost(uint32, tag = "2")]
+    pub tasks: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateTokenResponse {
@@ -2680,6 +2696,9 @@ pub struct Token {
     /// Maximum number of machines that may use the token; unset: no limit.
     #[prost(uint32, optional, tag = "9")]
     pub machines: ::core::option::Option<u32>,
+    /// Unset: 30 days and 100,000 tasks.
+    #[prost(message, optional, tag = "10")]
+    pub packages: ::core::option::Option<PackageLimits>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTokensRequest {}

@@ -329,6 +329,7 @@ mod tests {
             reconnecting: 0,
             barred: number(|worker| worker.state() == Barred),
             failing: number(|worker| worker.failed_threads > 0),
+            away: 0,
         }
     }
 

@@ -263,7 +263,7 @@ impl WatchState {
         };
         self.rows = self.panes.filtered(rows);
         self.total = match self.panes.pane {
-            Pane::Machines => status.worker_totals.map_or(0, |totals| totals.workers),
+            Pane::Machines => status.worker_totals.map_or(0, |totals| totals.workers + totals.away),
             Pane::Runs | Pane::Tasks => self.rows.len() as u64,
         };
         self.panes.row = self.panes.row.min(self.rows.len().saturating_sub(1));

@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
-use common::run::WorkerId;
+use common::{run::WorkerId, sync::PackageLimits};
 
 /// Separator of a principal's machine and its token.
 const TOKEN: &str = " token ";
@@ -127,6 +127,8 @@ pub struct Caller {
     pub trusted: bool,
     /// Maximum number of machines of the token; `None` for any number.
     pub max_machines: Option<NonZeroU32>,
+    /// What the token's packages may hold.
+    pub packages: PackageLimits,
     /// The hash of the caller's secret; identifies it in counts, bars and readmissions.
     pub machine: u64,
 }
@@ -138,7 +140,13 @@ impl Caller {
     /// Creates a caller without privileges; the upper half of its ID is its machine.
     pub fn new(worker: WorkerId, token: Option<Arc<str>>) -> Self {
         let machine = u64::try_from(worker.0 >> 64).expect("64 bits");
-        Self { token, trusted: false, max_machines: None, machine }
+        Self {
+            token,
+            trusted: false,
+            max_machines: None,
+            packages: PackageLimits::default(),
+            machine,
+        }
     }
 
     /// Creates the caller of the coordinator's own worker; no other has its token.

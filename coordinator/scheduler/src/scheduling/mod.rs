@@ -287,7 +287,7 @@ impl Scheduler {
         self.workers.expect_by(worker, deadline);
         self.take_inventory(worker, request, restarted, &mut reply);
         match &request.package {
-            Some(package) => self.grant_package(worker, package, &mut reply),
+            Some(package) => self.grant_package(worker, package, caller.packages, &mut reply),
             None => self.grant(worker, request, &mut reply),
         }
         self.complete_reply(worker, request, &mut reply);

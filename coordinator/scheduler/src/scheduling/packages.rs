@@ -6,8 +6,8 @@
 //! revoked, and its counts are accepted whenever they arrive.
 
 use common::{
-    sync::{PackageRequest, SyncReply},
-    text::{plural, thousands},
+    sync::{PackageLimits, PackageRequest, SyncReply},
+    text::{plural, span, thousands},
 };
 
 use super::{
@@ -19,14 +19,8 @@ use super::{
     worker::Lease,
 };
 
-/// Maximum time until a promised return: 30 days.
-const MAX_AWAY_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
-
 /// Maximum number of tasks of one package.
 const MAX_TASKS: usize = 4_096;
-
-/// Maximum number of tasks in all packages of a token.
-const MAX_TASKS_PER_TOKEN: usize = 100_000;
 
 /// Denominator of the part of a run's tasks that the packages of a token may hold, unless no other token counts.
 const MAX_PART: u64 = 20;
@@ -37,17 +31,18 @@ impl Scheduler {
         &mut self,
         worker: WorkerIx,
         request: &PackageRequest,
+        limits: PackageLimits,
         reply: &mut SyncReply,
     ) {
         if !reply.grants.is_empty() {
             return;
         }
-        let (run, most, reason) = match self.package_room(worker, request) {
+        let (run, most, reason) = match self.package_room(worker, request, limits) {
             Ok(room) => room,
             Err(reason) => return reply.reason = reason,
         };
         let now_unix_ms = self.clock.wall(self.clock.ticks()).0;
-        let return_unix_ms = now_unix_ms.saturating_add(request.away_ms.min(MAX_AWAY_MS));
+        let return_unix_ms = now_unix_ms.saturating_add(request.away_ms);
         let mut cost = request.core_seconds * 1e6;
         for _ in 0..most {
             let Some(choice) = self.choose_uncounted(run, worker).filter(|_| cost > 0.0) else {
@@ -69,6 +64,7 @@ impl Scheduler {
         &self,
         worker: WorkerIx,
         request: &PackageRequest,
+        limits: PackageLimits,
     ) -> Result<(RunIx, usize, String), String> {
         if self.workers.is_barred(worker) {
             return Err(BARRED.to_owned());
@@ -81,13 +77,26 @@ impl Scheduler {
                 "the worker holds leases: a package needs an identity of its own".to_owned()
             );
         }
+        if request.away_ms > limits.away_seconds.saturating_mul(1_000) {
+            return Err(format!(
+                "packages of this token return within {}: give a shorter --expires, or ask the operator for a \
+                 token with more (--packages)",
+                span(limits.away_seconds as f64)
+            ));
+        }
         let named = |run: &RunIx| {
             let manifest = &self.runs[*run].manifest;
             let board = format!("N={}", manifest.spec.board);
-            manifest.run.to_string().starts_with(&request.run) || board == request.run
+            let is_named = manifest.run.to_string().starts_with(&request.run);
+            is_named || request.run == "last" || request.run.eq_ignore_ascii_case(&board)
         };
-        let mut served = self.order.iter().copied().filter(|&run| self.runs[run].grants());
-        let run = served.find(named).ok_or_else(|| match request.run.as_str() {
+        let served = self.order.iter().copied().filter(|&run| self.runs[run].grants());
+        let mut served = served.filter(named);
+        let run = match request.run.as_str() {
+            "" => served.next(),
+            _ => served.max_by_key(|&run| (self.runs[run].manifest.created_unix_ms, run)),
+        };
+        let run = run.ok_or_else(|| match request.run.as_str() {
             "" => "no run is running: submit one with queensctl".to_owned(),
             run => format!("no running run is called '{run}' (see `queensctl runs`)"),
         })?;
@@ -106,10 +115,10 @@ impl Scheduler {
             (wanted, String::new()),
             (MAX_TASKS, format!("a package holds at most {} tasks", thousands(MAX_TASKS as u128))),
             (
-                MAX_TASKS_PER_TOKEN.saturating_sub(away.len()),
+                (limits.tasks as usize).saturating_sub(away.len()),
                 format!(
-                    "packages of one token hold at most {} tasks, and {} are away",
-                    thousands(MAX_TASKS_PER_TOKEN as u128),
+                    "packages of this token hold at most {}, and {} are away",
+                    plural(limits.tasks, "task"),
                     thousands(away.len() as u128)
                 ),
             ),

@@ -234,13 +234,14 @@ impl WorkerTotals {
         self.by_state[state as usize]
     }
 
-    /// Returns the numbers of workers in any state.
+    /// Returns the numbers of workers in any state; packages that are away are none.
     pub fn all(&self) -> StateTotals {
-        let add = |sum: StateTotals, of: &StateTotals| StateTotals {
+        let add = |sum: StateTotals, of: StateTotals| StateTotals {
             workers: sum.workers + of.workers,
             threads: sum.threads + of.threads,
         };
-        self.by_state.iter().fold(StateTotals::default(), add)
+        let states = WorkerState::ALL.into_iter().filter(|state| *state != WorkerState::Away);
+        states.map(|state| self.of(state)).fold(StateTotals::default(), add)
     }
 }
 

@@ -12,7 +12,7 @@ use common::{
     method::Layout,
     plan::{Plan, TaskId},
     run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
-    sync::{Grant, HeldLease, SelfTestReport, SyncReply, SyncRequest, WorkerInfo},
+    sync::{Grant, HeldLease, PackageLimits, SelfTestReport, SyncReply, SyncRequest, WorkerInfo},
     test_fixture::{ExactCounts, plan},
 };
 
@@ -42,6 +42,7 @@ pub(super) struct ScriptedWorker {
     token: Option<Arc<str>>,
     trusted: bool,
     max_machines: Option<u32>,
+    packages: PackageLimits,
     /// Duration reported for each count.
     duration_us: u64,
     /// The error in the counts of every n-th task, and n.
@@ -75,6 +76,7 @@ impl ScriptedWorker {
             token: None,
             trusted: false,
             max_machines: None,
+            packages: PackageLimits::default(),
             duration_us: 1_000,
             lies: (0, 1),
             passed: 0,
@@ -96,6 +98,8 @@ impl ScriptedWorker {
             "token" => self.token = Some(value.into()),
             "trusted" => self.trusted = true,
             "machines" => self.max_machines = Some(read(value)),
+            "away" => self.packages.away_seconds = read(value),
+            "packages" => self.packages.tasks = read(value),
             "us" => self.duration_us = read(value),
             "passed" => self.passed = read(value),
             "lies" => {
@@ -111,6 +115,7 @@ impl ScriptedWorker {
             token: self.token.clone(),
             trusted: self.trusted,
             max_machines: self.max_machines.and_then(std::num::NonZeroU32::new),
+            packages: self.packages,
             machine: u64::try_from(self.info.id.0).unwrap() + 1,
         }
     }

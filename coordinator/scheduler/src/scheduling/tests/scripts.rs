@@ -108,10 +108,10 @@ impl Bench {
                 SyncRequest { held: [failed, held].concat(), ..quiet }
             }
             "drains" => SyncRequest { draining: true, ..request },
-            // Tasks for a package, and the milliseconds until its promised return.
+            // Tasks for a package, seconds until its promised return, and the run.
             "packs" => {
                 let package = PackageRequest {
-                    run: String::new(),
+                    run: words.get(2).map_or_else(String::new, |&run| run.to_owned()),
                     away_ms: ms(words[1]),
                     tasks: read(words[0]),
                     core_seconds: 1e9,
