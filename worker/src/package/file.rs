@@ -30,7 +30,7 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::PackageError;
+use super::{PackageError, beside};
 use crate::spool::line::SpoolLine;
 
 const VERSION: u32 = 1;
@@ -231,7 +231,7 @@ pub(super) struct Results {
     pub(super) path: PathBuf,
     /// Length of the whole lines: a failed write may leave a part of one.
     bytes: u64,
-    _lock: Option<File>,
+    _lock: File,
 }
 
 impl Results {
@@ -241,13 +241,11 @@ impl Results {
         header: &Header,
     ) -> Result<(Self, BTreeSet<LeaseKey>), PackageError> {
         let at = |error: io::Error| PackageError::at(path, error);
-        let options = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-        let lock = lock(options.and_then(|_| File::open(path)).map_err(at)?);
-        let lock = lock.ok_or_else(|| {
+        let lock = lock(path).map_err(at)?.ok_or_else(|| {
             PackageError::at(path, "another process adds results to it: give each its own with -o")
         })?;
         let mut results = Self { path: path.to_owned(), bytes: 0, _lock: lock };
-        if fs::metadata(path).map_err(at)?.len() == 0 {
+        if fs::metadata(path).map_or(0, |known| known.len()) == 0 {
             let mut line = Vec::new();
             Line::Package(header.clone()).write(&mut line);
             results.append(&line).map_err(at)?;
@@ -266,7 +264,8 @@ impl Results {
 
     /// Appends lines durably, and closes the file.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).open(&self.path)?;
+        let mut file =
+            OpenOptions::new().create(true).truncate(false).write(true).open(&self.path)?;
         file.set_len(self.bytes)?;
         file.seek(SeekFrom::End(0))?;
         file.write_all(lines)?;
@@ -276,21 +275,16 @@ impl Results {
     }
 }
 
-/// Locks a file as long as it is open; `None` if another process has locked it.
-#[cfg(unix)]
-fn lock(file: File) -> Option<Option<File>> {
+/// Locks the results in a file as long as the returned file is open; `None` if another process has locked them.
+///
+/// The lock is a file of its own: on Windows, a lock of the results would keep this process, too, from appending.
+fn lock(results: &Path) -> io::Result<Option<File>> {
+    let file = File::create(beside(results, ".lock"))?;
     match file.try_lock() {
-        Ok(()) => Some(Some(file)),
-        Err(fs::TryLockError::WouldBlock) => None,
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
         // Some network file systems have no locks.
-        Err(fs::TryLockError::Error(_)) => Some(None),
+        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(Some(file)),
     }
-}
-
-/// Elsewhere a lock would keep this process, too, from appending.
-#[cfg(not(unix))]
-fn lock(_: File) -> Option<Option<File>> {
-    Some(None)
 }
 
 #[cfg(test)]
