@@ -146,3 +146,35 @@ async fn a_run_ends_without_a_package_that_returns_too_late() {
     coordinator.terminate();
     Process::run(queensctl(&["verify"]).arg(cluster.data_dir())).ok().prints(&[TOTAL]);
 }
+
+#[tokio::test]
+async fn a_token_limits_its_packages_and_a_revoked_one_is_not_held_again() {
+    let cluster = Cluster::new(&RUN);
+    let coordinator = cluster.serving();
+    let token = ["token", "create", "--json", "--role", "worker", "--name", "club"];
+    let token = cluster.queensctl(&[&token[..], &["--packages", "1d,5"]].concat()).json();
+    cluster.queensctl(&["token", "list"]).ok().prints(&["worker, packages of 1 d 0 h and 5 tasks"]);
+    let join = token["join"].as_str().unwrap();
+    let checkout = |more: &[&str]| {
+        let mut command = worker(&["checkout", "last", "--join", join]);
+        Process::run(command.arg("-o").arg(cluster.path("lab.package")).args(more))
+    };
+    checkout(&[]).refused(1, &["packages of this token return within 1 d 0 h"]);
+    let five = checkout(&["--expires", "1d"]).ok();
+    five.prints(&["5 tasks of run"]).logs(&["packages of this token hold at most 5 tasks"]);
+    let (results, part) = (cluster.path("lab.1-of-5.results"), ["--part", "1/5"]);
+    Process::run(count(&cluster, &part)).ok().prints(&["all 1 tasks are counted"]);
+
+    cluster.queensctl(&["workers", "drain", "lab"]).ok();
+    let submit = || {
+        let mut command = worker(&["submit", "--keep", "--join", join]);
+        let end = Process::run(command.arg(&results)).ok();
+        end.prints(&["4 other tasks done or given to others"])
+    };
+    submit().prints(&["1 result accepted"]);
+    coordinator.kill().killed();
+    let _coordinator = cluster.serving();
+    submit().prints(&["1 known"]);
+    let status = cluster.status(|_| true).await;
+    assert_eq!((status.worker_totals.unwrap().away, status.tasks_done), (0, 1));
+}

@@ -7,7 +7,8 @@ use common::{
     run::{RunId, WorkerId},
 };
 use scheduler::{
-    Command, ControlError, REFEREE, RunStatus, RunSummary, WorkersPart, ledger::Recheck,
+    Command, ControlError, REFEREE, RunStatus, RunSummary, WorkerState, WorkersPart,
+    ledger::Recheck,
 };
 use store::{JournalCursor, JournalEntry, RunManifest, RunState, StoreError, StoredRun};
 use view::text::{method_name, plural};
@@ -163,9 +164,14 @@ impl Driver {
         Ok(shown)
     }
 
-    /// Drains a worker, by its name or a prefix of its identity. Returns both.
+    /// Drains a worker, by its name or a prefix of its identity. Returns both. Workers that are gone make no name
+    /// ambiguous.
     pub(super) fn drain(&mut self, name: &str, by: &By) -> Result<String, RequestError> {
-        let (id, known) = named(name, self.known_workers())?;
+        let is_present = |state| !matches!(state, WorkerState::Stopped | WorkerState::Lost);
+        let (id, known) = match named(name, self.workers_in(is_present)) {
+            Err(RequestError::NoWorker(_)) => named(name, self.known_workers())?,
+            found => found?,
+        };
         let shown = format!("{known} ({id})");
         if id == LOCAL_WORKER {
             return Err(RequestError::LocalWorker);
@@ -178,10 +184,18 @@ impl Driver {
     }
 
     /// Returns identities and names of the workers that have called.
-    pub(super) fn known_workers(&self) -> impl Iterator<Item = (WorkerId, String)> + use<> {
+    fn known_workers(&self) -> impl Iterator<Item = (WorkerId, String)> + use<> {
+        self.workers_in(|_| true)
+    }
+
+    fn workers_in(
+        &self,
+        selects: fn(WorkerState) -> bool,
+    ) -> impl Iterator<Item = (WorkerId, String)> + use<> {
         let all = WorkersPart::ById { after: None, most: usize::MAX };
         let workers = self.scheduler.workers(&all, self.clock.now()).workers;
-        workers.into_iter().map(|worker| (worker.info.id, worker.info.name))
+        let selected = workers.into_iter().filter(move |worker| selects(worker.state));
+        selected.map(|worker| (worker.info.id, worker.info.name))
     }
 
     /// Deletes a finished run. The outer error stops the driver.

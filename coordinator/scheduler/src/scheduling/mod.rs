@@ -292,7 +292,7 @@ impl Scheduler {
         }
         self.complete_reply(worker, request, &mut reply);
         let all_taken = reply.acknowledgements.len() == request.partials.len();
-        let leaves = request.draining && request.paused.is_empty();
+        let leaves = request.package.is_some() || request.draining && request.paused.is_empty();
         if leaves && all_taken && self.workers.get(worker).leases.is_empty() {
             self.workers.stop(worker);
         }
