@@ -53,7 +53,7 @@ fn count_killed(cluster: &Cluster, part: &str, results: &Path) {
     // A crash may leave a part of a line.
     let torn = text(results) + &text(results)[..50];
     fs::write(results, torn).unwrap();
-    Process::run(count(cluster, &more)).ok().prints(&["tasks are counted"]);
+    Process::run(count(cluster, &more)).ok().prints(&[" tasks counted"]);
     assert!(before < finished(results));
     assert_eq!(text(&progress).trim(), "1.000000");
 }
@@ -125,11 +125,11 @@ async fn a_run_ends_without_a_package_that_returns_too_late() {
     let results = cluster.path("lab.results");
     let first = Process::start(count(&cluster, &["--late"]));
     wait_until("the results are locked", || finished(&results) > 0);
-    first.end().ok().prints(&["all 9 tasks are counted"]);
+    first.end().ok().prints(&["9 of 9 tasks counted"]);
     wait_until("the promised return passes", || {
         Process::run(count(&cluster, &[])).stderr.contains("its promised return was")
     });
-    Process::run(count(&cluster, &["--late"])).ok().prints(&["all 9 tasks are counted"]);
+    Process::run(count(&cluster, &["--late"])).ok().prints(&["9 of 9 tasks counted"]);
     let package = Process::run(checkout(&cluster, &["--tasks", "9"]));
     package.refused(1, &["the file exists"]);
     for file in ["lab.package", "lab.package.secret"] {
@@ -163,7 +163,7 @@ async fn a_token_limits_its_packages_and_a_revoked_one_is_not_held_again() {
     let five = checkout(&["--expires", "1d"]).ok();
     five.prints(&["5 tasks of run"]).logs(&["packages of this token hold at most 5 tasks"]);
     let (results, part) = (cluster.path("lab.1-of-5.results"), ["--part", "1/5"]);
-    Process::run(count(&cluster, &part)).ok().prints(&["all 1 tasks are counted"]);
+    Process::run(count(&cluster, &part)).ok().prints(&["1 of 1 task counted"]);
 
     cluster.queensctl(&["workers", "drain", "lab"]).ok();
     let submit = || {

@@ -350,7 +350,7 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
         let ms = |ms: u64| age(ms as f64 / 1e3);
         let short = id.get(..8).unwrap_or(&id);
         // After a restart, only the identity of a worker that held leases is known until it calls.
-        let mut cells = if worker.threads == 0 {
+        let mut cells = if worker.name.is_empty() {
             let mut cells = vec!["–".to_owned(); WORKER_COLUMNS.len()];
             cells[0] = format!("worker {short}");
             cells[1] = state_text(worker);

@@ -65,8 +65,9 @@ pub(crate) async fn run(arguments: &Run, terminal: TerminalOptions) -> ExitCode 
     };
     let plan = count.plan().clone();
     let (remaining, all) = count.numbers();
+    let counted = format!("{}: {all} of {} counted", results.display(), plural(all as u64, "task"));
     if remaining == 0 {
-        return finish(print(&format!("{}: all {all} tasks are counted", results.display())));
+        return finish(print(&counted));
     }
     let count = Arc::new(Mutex::new(count));
     let name = default_name(&host_name());
@@ -91,7 +92,7 @@ pub(crate) async fn run(arguments: &Run, terminal: TerminalOptions) -> ExitCode 
             ));
             Exit::Interrupted.into()
         }
-        Ok(_) => finish(print(&format!("{}: all {all} tasks are counted", results.display()))),
+        Ok(_) => finish(print(&counted)),
     }
 }
 

@@ -373,12 +373,13 @@ impl Scheduler {
             Some(known) => known.orientation,
             None => self.proven(worker, &held.lease).ok_or(UNPROVEN)?,
         };
-        if !self.workers.get(worker).leases.contains(&key) {
+        match known {
             // A package is away or not: an operator's revocation is final, like the promised return.
-            if return_unix_ms > 0 {
+            _ if return_unix_ms > 0 && known.is_none_or(|of| of.epoch != epoch) => {
                 return Err(NOT_AWAY.to_owned());
             }
-            self.adopt(worker, key, epoch, held.started).map_err(str::to_owned)?;
+            Some(_) => {}
+            None => self.adopt(worker, key, epoch, held.started).map_err(str::to_owned)?,
         }
         let (run, task) = key;
         let cost_done = held.cost_done.min(self.runs[run].cost(task));

@@ -18,7 +18,8 @@ use common::{
 use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped};
 use rand::RngExt;
 use scheduler::{
-    Command, Config, Millis, Recount, Scheduler, WorkersPart, checks::Evidence, ledger::Caller,
+    Command, Config, Millis, Recount, Scheduler, WorkerState, WorkersPart, checks::Evidence,
+    ledger::Caller,
 };
 use store::{Clock, RunManifest, RunState};
 
@@ -156,9 +157,9 @@ impl Coordinator {
         let seed = self.seed;
         if !self.revoked.borrow().is_empty() {
             let workers = self.scheduler().workers(&EVERY_WORKER, Millis(0)).workers;
-            let holders = workers.iter().filter(|worker| worker.leases > 0);
-            let held = holders.map(|worker| worker.info.id).collect();
-            assert!(self.revoked.borrow().is_disjoint(&held), "seed {seed}: held after revocation");
+            let away = workers.iter().filter(|worker| worker.state == WorkerState::Away);
+            let away = away.map(|worker| worker.info.id).collect();
+            assert!(self.revoked.borrow().is_disjoint(&away), "seed {seed}: away after revocation");
         }
         self.commands.retain_mut(|command| poll(command).is_pending());
         let mut answered = Vec::new();
