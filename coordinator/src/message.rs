@@ -230,7 +230,7 @@ pub(crate) fn worker_totals(totals: &WorkerTotals) -> v1::WorkerTotals {
     v1::WorkerTotals {
         workers: all.workers,
         threads: all.threads,
-        unresponsive: number(WorkerState::Unresponsive) + number(WorkerState::Lost),
+        silent: number(WorkerState::Silent) + number(WorkerState::Lost),
         reconnecting: number(WorkerState::Reconnecting),
         barred: number(WorkerState::Barred),
         failing: totals.failing,
@@ -255,6 +255,7 @@ pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
         crews: worker.crews,
         paused: worker.paused.clone(),
         away_until_unix_ms: worker.away_until_unix_ms,
+        lost_at_unix_ms: worker.lost_at_unix_ms,
         current_task: worker.current_task.map(|(task, _)| task.0),
         current_task_ms: worker.current_task.map_or(0, |(_, ms)| ms),
         device: info.device.clone(),
@@ -265,7 +266,7 @@ fn worker_state(state: WorkerState) -> v1::WorkerState {
     match state {
         WorkerState::Working => v1::WorkerState::Working,
         WorkerState::Idle => v1::WorkerState::Idle,
-        WorkerState::Unresponsive => v1::WorkerState::Unresponsive,
+        WorkerState::Silent => v1::WorkerState::Silent,
         WorkerState::Paused => v1::WorkerState::Paused,
         WorkerState::Draining => v1::WorkerState::Draining,
         WorkerState::Stopped => v1::WorkerState::Stopped,

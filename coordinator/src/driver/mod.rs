@@ -4,6 +4,7 @@
 //! while one group is written to disk form the next group, so that one `fdatasync` serves many workers; a
 //! single request is committed immediately. The simulation drives the same groups without the thread.
 
+mod fleet;
 mod handle;
 mod notes;
 mod outcome;
@@ -44,6 +45,7 @@ pub use self::{
 };
 
 use self::{
+    fleet::Fleet,
     notes::Notes,
     outcome::Symmetric,
     request::{Request, Requests},
@@ -74,6 +76,7 @@ pub struct Driver {
     /// Names of the tokens that cancelled runs.
     cancelled_by: BTreeMap<RunId, Arc<str>>,
     notes: Notes,
+    fleet: Fleet,
     /// Runs whose symmetric solutions are being counted.
     finishing: BTreeMap<RunId, Arc<Symmetric>>,
     stop_counting: Arc<AtomicBool>,
@@ -140,6 +143,7 @@ impl Driver {
             outcomes,
             cancelled_by: BTreeMap::new(),
             notes: Notes::default(),
+            fleet: Fleet::default(),
             finishing: BTreeMap::new(),
             stop_counting: Arc::default(),
             changes: Vec::new(),
@@ -239,6 +243,7 @@ impl Driver {
     fn group(&mut self, first: Option<Request>) -> Result<(), DriverError> {
         let started = self.clock.now();
         self.scheduler.advance(started);
+        self.watch_fleet(started);
         match first {
             Some(request) => self.handle(request)?,
             // A timeout expired, or it is time for a new status.

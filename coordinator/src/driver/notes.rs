@@ -165,7 +165,7 @@ impl Driver {
         self.notes.logs.get(&Some(run)).is_some_and(|log| log.events().any(of_task))
     }
 
-    fn name_of(&self, worker: WorkerId) -> String {
+    pub(super) fn name_of(&self, worker: WorkerId) -> String {
         match self.scheduler.worker_name(worker) {
             _ if worker == REFEREE => "the referee".to_owned(),
             Some(name) => name.to_owned(),

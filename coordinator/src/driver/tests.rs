@@ -298,3 +298,41 @@ async fn calls_of_workers_and_other_requests_take_turns() {
     let expected = ["other 0", "worker 0", "other 1", "worker 1", "worker 2", "worker 3"];
     assert_eq!(order, expected);
 }
+
+#[test]
+fn machines_that_come_and_go_are_events_and_many_are_one() {
+    let mut bench = Bench::new();
+    let time: &'static _ = Box::leak(Box::new(std::sync::atomic::AtomicU64::new(1_000_000)));
+    bench.driver.clock = Clock::Simulated(time);
+    let events = |bench: &mut Bench, seconds: u64| {
+        let last = bench.driver.last_event();
+        for _ in 0..seconds / 5 {
+            time.fetch_add(5_000, Ordering::Relaxed);
+            bench.driver.step().unwrap();
+        }
+        let new = bench.driver.events(None, last).into_iter();
+        let of_fleet = new.filter(|(run, _)| run.is_none());
+        of_fleet.map(|(_, event)| format!("{}: {}", event.kind, event.text)).collect::<Vec<_>>()
+    };
+    bench.sync(1, Vec::new());
+    assert_eq!(events(&mut bench, 5), ["joined: worker-1 joined"]);
+    for id in 2..=40 {
+        bench.sync(id, Vec::new());
+    }
+    let [joined] = &events(&mut bench, 5)[..] else { panic!("not one event") };
+    assert!(joined.starts_with("joined: 39 machines joined: worker-"), "{joined}");
+    assert!(joined.ends_with(" and 36 more"), "{joined}");
+    // They were due at different times.
+    let silent = events(&mut bench, 60);
+    assert!(silent.len() < 5, "{silent:?}");
+    assert!(silent.iter().all(|text| text.starts_with("silent: ")), "{silent:?}");
+    bench.sync(7, Vec::new());
+    assert_eq!(events(&mut bench, 5), ["back: worker-7 came back"]);
+    let later = events(&mut bench, 400);
+    assert!(later.contains(&"silent: worker-7 fell silent".to_owned()), "{later:?}");
+    assert!(later.contains(&"lost: worker-7 stayed silent and lost the leases".to_owned()));
+    assert!(later.len() < 6, "{later:?}");
+    // The log is stored like any other.
+    let stored = bench.driver.store.note(None, store::Note::Events).unwrap();
+    assert!(stored.is_some_and(|text| text.contains("worker-7 came back")));
+}

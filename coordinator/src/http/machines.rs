@@ -55,7 +55,7 @@ const COMMANDS: [Command<WorkerState>; 3] = [
             WorkerState::Working,
             WorkerState::Idle,
             WorkerState::Paused,
-            WorkerState::Unresponsive,
+            WorkerState::Silent,
             WorkerState::Reconnecting,
         ],
         verb: "Drain",

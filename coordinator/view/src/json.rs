@@ -359,6 +359,8 @@ pub struct Worker {
     paused: String,
     /// Promised return of its package; null unless it is away.
     away_until_unix_ms: Option<u64>,
+    /// Time at which others get its tasks; null unless it is silent.
+    lost_at_unix_ms: Option<u64>,
 }
 
 impl From<&v1::Worker> for Worker {
@@ -381,6 +383,7 @@ impl From<&v1::Worker> for Worker {
             crews: worker.crews,
             paused: worker.paused.clone(),
             away_until_unix_ms: worker.away_until_unix_ms,
+            lost_at_unix_ms: worker.lost_at_unix_ms,
         }
     }
 }
@@ -390,8 +393,8 @@ impl From<&v1::Worker> for Worker {
 pub struct WorkerTotals {
     workers: u64,
     threads: u64,
-    /// Unresponsive or lost.
-    unresponsive: u64,
+    /// Silent or lost.
+    silent: u64,
     /// Known only from stored leases: they have not called since the coordinator started.
     reconnecting: u64,
     barred: u64,
@@ -406,13 +409,13 @@ impl From<v1::WorkerTotals> for WorkerTotals {
         let v1::WorkerTotals {
             workers,
             threads,
-            unresponsive,
+            silent,
             reconnecting,
             barred,
             failing,
             away,
         } = totals;
-        Self { workers, threads, unresponsive, reconnecting, barred, failing, away }
+        Self { workers, threads, silent, reconnecting, barred, failing, away }
     }
 }
 

@@ -402,9 +402,7 @@ fn needs_attention(worker: &v1::Worker) -> bool {
 fn rating(state: WorkerState) -> Rating {
     match state {
         WorkerState::Barred => Rating::Failed,
-        WorkerState::Unresponsive | WorkerState::Lost | WorkerState::Reconnecting => {
-            Rating::Pending
-        }
+        WorkerState::Silent | WorkerState::Lost | WorkerState::Reconnecting => Rating::Pending,
         WorkerState::Unspecified
         | WorkerState::Working
         | WorkerState::Idle
@@ -574,7 +572,7 @@ mod tests {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: v1::Kernel::Avx512.into(),
             threads: 128,
-            state: WorkerState::Unresponsive.into(),
+            state: WorkerState::Silent.into(),
             tasks_done: 1_234_567,
             current_task: Some(1_999_999),
             current_task_ms: 59_000,

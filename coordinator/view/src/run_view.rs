@@ -18,7 +18,7 @@ use super::{
 };
 use crate::text::{
     abbreviated, age, between, check_name, disputed_number, durations, moment, percent, plural,
-    rough, span, thousands,
+    rough, some_of, span, thousands,
 };
 
 /// Maximum number of workers on a page; those that need attention come first.
@@ -299,7 +299,7 @@ impl Figures {
 
     fn set_machines(&mut self, status: &v1::Status) {
         let totals = status.worker_totals.unwrap_or_default();
-        let attention = match totals.unresponsive + totals.reconnecting + totals.barred {
+        let attention = match totals.silent + totals.reconnecting + totals.barred {
             0 => String::new(),
             1 => ", 1 needs attention".to_owned(),
             more => format!(", {} need attention", thousands(more.into())),
@@ -467,7 +467,7 @@ pub enum AlertKind {
     Parked,
     FailedThreads,
     Barred,
-    WorkerUnresponsive,
+    WorkerSilent,
     ArchiveLagging,
     DiskLow,
     Finishing,
@@ -563,10 +563,10 @@ impl Alert {
             worker.map_or("(not listed)", |worker| worker.name.as_str())
         };
         let totals = status.worker_totals.unwrap_or_default();
-        let unresponsive = match state {
+        let silent = match state {
             // Workers may leave once there is nothing to count.
             Some(RunState::Complete | RunState::Contradicted | RunState::Cancelled) => 0,
-            _ => totals.unresponsive,
+            _ => totals.silent,
         };
         for (kind, number, name, [one, many]) in [
             (
@@ -584,14 +584,6 @@ impl Alert {
                     "were barred after returning wrong counts",
                 ],
             ),
-            (
-                AlertKind::WorkerUnresponsive,
-                unresponsive,
-                first(|worker| {
-                    matches!(worker.state(), WorkerState::Unresponsive | WorkerState::Lost)
-                }),
-                ["is not responding", "are not responding"],
-            ),
         ] {
             match number {
                 0 => {}
@@ -600,6 +592,9 @@ impl Alert {
                     alert(kind, format!("{}, such as {name}, {many}", plural(number, "worker")));
                 }
             }
+        }
+        if silent > 0 {
+            alert(AlertKind::WorkerSilent, silent_text(status, &totals));
         }
         let coordinator = status.coordinator.as_ref();
         if let Some(ms) = coordinator.and_then(|coordinator| coordinator.archive_behind_ms)
@@ -649,6 +644,32 @@ impl Alert {
     }
 }
 
+/// Names the silent workers, and says who gets their tasks and when.
+fn silent_text(status: &v1::Status, totals: &v1::WorkerTotals) -> String {
+    let is_silent = |worker: &&v1::Worker| worker.state() == WorkerState::Silent;
+    let listed: Vec<_> = status.workers.iter().filter(is_silent).collect();
+    let names: Vec<_> = listed.iter().map(|worker| worker.name.as_str()).collect();
+    let who = some_of(&names, totals.silent);
+    let (who, it, its, go) = match totals.silent {
+        1 => (format!("Worker {who} is silent"), "it calls", "its", "at"),
+        _ => (format!("Workers {who} are silent"), "they call", "their", "from"),
+    };
+    let Some(at) = listed.iter().filter_map(|worker| worker.lost_at_unix_ms).min() else {
+        return who;
+    };
+    let tasks = match listed.iter().map(|worker| worker.leases).sum::<u64>() {
+        _ if (listed.len() as u64) < totals.silent => "tasks".to_owned(),
+        0 => return who,
+        tasks => plural(tasks, "task"),
+    };
+    let others = match totals.workers - totals.silent - totals.reconnecting - totals.barred {
+        0 => "the next worker that connects",
+        _ => "the other workers",
+    };
+    format!("{who}: unless {it}, {others} get {its} {tasks} {go} {}", moment(at))
+        .replace("connects get", "connects gets")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -687,7 +708,7 @@ mod tests {
     #[test]
     fn alerts_are_raised_by_conditions_that_need_attention() {
         type Change = fn(&mut v1::Status);
-        let cases: [(Change, &[&str]); 8] = [
+        let cases: [(Change, &[&str]); 9] = [
             // A state that an operator chose is no alarm.
             (
                 |status| {
@@ -719,10 +740,31 @@ mod tests {
             (
                 // The number includes workers that are not listed.
                 |status| {
-                    status.workers[0].state = WorkerState::Unresponsive.into();
-                    status.worker_totals.as_mut().unwrap().unresponsive = 9_000;
+                    status.workers[0].state = WorkerState::Silent.into();
+                    *status.worker_totals.as_mut().unwrap() =
+                        v1::WorkerTotals { workers: 9_000, silent: 9_000, ..Default::default() };
                 },
-                &["9,000 workers, such as rack-7, are not responding"],
+                &["Workers rack-7 and 8,999 more are silent"],
+            ),
+            (
+                |status| {
+                    let silent = v1::Worker {
+                        state: WorkerState::Silent.into(),
+                        lost_at_unix_ms: Some(60_000),
+                        leases: 3,
+                        ..status.workers[0].clone()
+                    };
+                    status.workers = vec![silent];
+                    status.worker_totals = Some(v1::WorkerTotals {
+                        workers: 2,
+                        silent: 1,
+                        ..v1::WorkerTotals::default()
+                    });
+                },
+                &[
+                    "Worker rack-7 is silent: unless it calls, the other workers get its 3 tasks at \
+                   1970-01-01 00:01 UTC",
+                ],
             ),
         ];
         for (change, expected) in cases {
@@ -734,13 +776,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unresponsive_worker_is_an_alert_only_while_tasks_remain() {
+    fn an_silent_worker_is_an_alert_only_while_tasks_remain() {
         use v1::RunState::{Cancelled, Complete, Contradicted, Disputed, Paused, Running};
         let counting = [Running, Paused, Disputed];
         for state in counting.into_iter().chain([Complete, Contradicted, Cancelled]) {
             let mut status = status(state);
             status.workers[0].state = WorkerState::Lost.into();
-            status.worker_totals.as_mut().unwrap().unresponsive = 1;
+            status.worker_totals.as_mut().unwrap().silent = 1;
             assert_eq!(Alert::all(&status).len(), usize::from(counting.contains(&state)));
         }
     }

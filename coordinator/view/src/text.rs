@@ -45,6 +45,16 @@ pub fn date(unix_ms: u64) -> String {
     utc(unix_ms, |at| at.date().to_string())
 }
 
+/// Lists the first three names and the number of the others.
+pub fn some_of(names: &[&str], number: u64) -> String {
+    let shown = &names[..names.len().min(3)];
+    match (number.saturating_sub(shown.len() as u64), shown) {
+        (0, [most @ .., last]) if !most.is_empty() => format!("{} and {last}", most.join(", ")),
+        (0, _) => shown.concat(),
+        (more, _) => format!("{} and {} more", shown.join(", "), thousands(more.into())),
+    }
+}
+
 /// Formats Unix milliseconds as a date and a time of day in UTC.
 pub fn moment(unix_ms: u64) -> String {
     utc(unix_ms, |at| format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()))

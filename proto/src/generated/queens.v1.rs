@@ -848,7 +848,7 @@ pub struct WorkerTotals {
     pub threads: u64,
     /// Workers that are overdue or lost.
     #[prost(uint64, tag = "3")]
-    pub unresponsive: u64,
+    pub silent: u64,
     /// Workers known only from stored leases: they have not called since the coordinator started.
     #[prost(uint64, tag = "4")]
     pub reconnecting: u64,
@@ -979,7 +979,7 @@ pub struct Worker {
     pub tasks_done: u64,
     #[prost(uint64, tag = "9")]
     pub last_seen_ms_ago: u64,
-    /// Speed, in estimated microseconds of one reference core per second.
+    /// Speed, in estimated microseconds of one reference core per second; 0 while the worker is silent.
     #[prost(double, tag = "10")]
     pub cost_per_second: f64,
     /// Threads that failed their self-test and were stopped.
@@ -1002,6 +1002,9 @@ pub struct Worker {
     /// Promised return of the worker's package; unset unless it is away.
     #[prost(uint64, optional, tag = "17")]
     pub away_until_unix_ms: ::core::option::Option<u64>,
+    /// Time at which others get the tasks of a silent worker; unset unless it is silent.
+    #[prost(uint64, optional, tag = "18")]
+    pub lost_at_unix_ms: ::core::option::Option<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DashboardRequest {}
@@ -1079,7 +1082,7 @@ pub struct Event {
     /// Unset for an event of the cluster.
     #[prost(fixed64, optional, tag = "3")]
     pub run: ::core::option::Option<u64>,
-    /// Kind of event, for programs: submitted, paused, cancelled, conflict, referee, worker_lost, leader, …
+    /// Kind of event, for programs: submitted, paused, cancelled, conflict, referee, worker_lost, joined, leader, …
     #[prost(string, tag = "4")]
     pub kind: ::prost::alloc::string::String,
     /// Human-readable description.
@@ -1246,7 +1249,7 @@ pub enum WorkerState {
     /// Holds no lease.
     Idle = 2,
     /// Is late with a call, and its leases are still valid.
-    Unresponsive = 3,
+    Silent = 3,
     /// Counts nothing at present, for the reason in paused.
     Paused = 4,
     Draining = 5,
@@ -1271,7 +1274,7 @@ impl WorkerState {
             Self::Unspecified => "WORKER_STATE_UNSPECIFIED",
             Self::Working => "WORKER_STATE_WORKING",
             Self::Idle => "WORKER_STATE_IDLE",
-            Self::Unresponsive => "WORKER_STATE_UNRESPONSIVE",
+            Self::Silent => "WORKER_STATE_SILENT",
             Self::Paused => "WORKER_STATE_PAUSED",
             Self::Draining => "WORKER_STATE_DRAINING",
             Self::Stopped => "WORKER_STATE_STOPPED",
@@ -1287,7 +1290,7 @@ impl WorkerState {
             "WORKER_STATE_UNSPECIFIED" => Some(Self::Unspecified),
             "WORKER_STATE_WORKING" => Some(Self::Working),
             "WORKER_STATE_IDLE" => Some(Self::Idle),
-            "WORKER_STATE_UNRESPONSIVE" => Some(Self::Unresponsive),
+            "WORKER_STATE_SILENT" => Some(Self::Silent),
             "WORKER_STATE_PAUSED" => Some(Self::Paused),
             "WORKER_STATE_DRAINING" => Some(Self::Draining),
             "WORKER_STATE_STOPPED" => Some(Self::Stopped),

@@ -325,7 +325,7 @@ mod tests {
         v1::WorkerTotals {
             workers: workers.into(),
             threads: (0..workers).map(|number| u64::from(worker(number).threads)).sum(),
-            unresponsive: number(|worker| worker.state() == Lost),
+            silent: number(|worker| worker.state() == Lost),
             reconnecting: 0,
             barred: number(|worker| worker.state() == Barred),
             failing: number(|worker| worker.failed_threads > 0),

@@ -42,9 +42,15 @@ impl Rate {
         let recent = self.buckets.iter().filter(|&&(at, ..)| at >= oldest);
         let (solutions, cost) =
             recent.fold((0.0, 0.0), |sum, bucket| (sum.0 + bucket.1, sum.1 + bucket.2));
-        let first_grant = self.first_grant.unwrap_or(now).max(oldest * BUCKET_MS);
-        let seconds = (now.saturating_sub(first_grant).max(1_000)) as f64 / 1e3;
+        let seconds = self.window_ms(now) as f64 / 1e3;
         (solutions / seconds, cost / seconds)
+    }
+
+    /// Returns the time over which results are averaged.
+    pub(super) fn window_ms(&self, now: Ticks) -> Ticks {
+        let oldest = (now / BUCKET_MS).saturating_sub(BUCKETS - 1);
+        let first_grant = self.first_grant.unwrap_or(now).max(oldest * BUCKET_MS);
+        now.saturating_sub(first_grant).max(1_000)
     }
 }
 

@@ -32,8 +32,8 @@ pub const STATUS_WORKERS: usize = 200;
 const NO_WORKERS: &str = "no workers connected: start one with `worker` here, or on another machine with \
                           the join string that `queensctl token create --role worker` prints";
 
-/// Minimum lateness of a call that makes a worker unresponsive.
-const UNRESPONSIVE_AFTER_MS: u64 = 10_000;
+/// Minimum lateness of a call that makes a worker silent; a worker that calls rarely may be late by half its interval.
+const SILENT_AFTER_MS: u64 = 10_000;
 
 /// Numbers of a run's tasks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub enum WorkerState {
     /// Holds no lease.
     Idle,
     /// Is late with a call, and its leases are still valid.
-    Unresponsive,
+    Silent,
     /// Counts nothing at present, for a reason that it gives.
     Paused,
     Draining,
@@ -141,7 +141,7 @@ impl WorkerState {
     pub const ALL: [Self; 10] = [
         Self::Working,
         Self::Idle,
-        Self::Unresponsive,
+        Self::Silent,
         Self::Paused,
         Self::Draining,
         Self::Stopped,
@@ -152,7 +152,7 @@ impl WorkerState {
     ];
 
     const fn needs_attention(self) -> bool {
-        matches!(self, Self::Unresponsive | Self::Reconnecting | Self::Lost | Self::Barred)
+        matches!(self, Self::Silent | Self::Reconnecting | Self::Lost | Self::Barred)
     }
 
     /// Returns the state's name in JSON and for display.
@@ -160,7 +160,7 @@ impl WorkerState {
         match self {
             Self::Working => "working",
             Self::Idle => "idle",
-            Self::Unresponsive => "unresponsive",
+            Self::Silent => "silent",
             Self::Paused => "paused",
             Self::Draining => "draining",
             Self::Stopped => "stopped",
@@ -188,12 +188,14 @@ pub struct WorkerStatus {
     pub paused: String,
     /// Promised return of the worker's package; `None` unless it is away.
     pub away_until_unix_ms: Option<u64>,
+    /// Time at which others get the tasks of a silent worker; `None` unless it is silent.
+    pub lost_at_unix_ms: Option<u64>,
     /// The task in progress for the longest time, and that time in milliseconds.
     pub current_task: Option<(TaskId, u64)>,
     /// Number of the worker's tasks done since the coordinator's start.
     pub tasks_done: u64,
     pub last_seen_ms_ago: u64,
-    /// Predicted cost (microseconds of a reference core) per second; 0 until measured.
+    /// Predicted cost (microseconds of a reference core) per second; 0 until measured, and while the worker is silent.
     pub cost_per_second: f64,
 }
 
@@ -262,7 +264,7 @@ impl Scheduler {
     pub fn status(&self, run: RunId, now: Millis) -> Option<RunStatus> {
         let number = *self.by_id.get(&run)?;
         let run = &self.runs[number];
-        let (per_second, _) = run.rate.per_second(self.clock.at(now));
+        let (per_second, _) = self.live_rate(number, self.clock.at(now));
         let age_ms = match run.state() {
             RunState::Cancelled => 0,
             _ => now.0.saturating_sub(run.manifest.created_unix_ms),
@@ -320,12 +322,31 @@ impl Scheduler {
         if let Some(verifying) = self.verifying(number) {
             return verifying.seconds.filter(|_| run.state() == RunState::Running);
         }
-        let (_, cost_per_second) = run.rate.per_second(now);
+        let (_, cost_per_second) = self.live_rate(number, now);
         let moving = cost_per_second > 0.0 && run.state() == RunState::Running;
         let total = run.tasks().total_cost().max(1) as f64;
         let rechecks = run.awaited_rechecks() as f64 / run.tasks().len() as f64;
         let left = (1.0 - fraction_done(run)) * (1.0 + run.recheck().fraction()) + rechecks;
         (moving && self.run_stall_reason(number).is_empty()).then(|| left * total / cost_per_second)
+    }
+
+    /// Returns solutions and cost per second of a run, less what its silent workers contributed to this mean.
+    fn live_rate(&self, number: RunIx, now: Ticks) -> (f64, f64) {
+        let rate = &self.runs[number].rate;
+        let (solutions, cost) = rate.per_second(now);
+        let window_ms = rate.window_ms(now) as f64;
+        let since = |worker: WorkerIx| now.saturating_sub(self.workers.get(worker).seen);
+        let late = self.workers.connected().take_while(|&worker| since(worker) > SILENT_AFTER_MS);
+        let silent = late.filter(|&worker| {
+            let holds = self.workers.get(worker).runs().any(|run| run == number);
+            holds && self.worker_state_at(worker, now) == WorkerState::Silent
+        });
+        let gone = silent.map(|worker| {
+            let speed = self.workers.get(worker).speed.per_second().unwrap_or(0.0);
+            speed * (1.0 - since(worker) as f64 / window_ms).max(0.0)
+        });
+        let left = (1.0 - gone.sum::<f64>() / cost.max(1.0)).max(0.0);
+        (solutions * left, cost * left)
     }
 
     fn run_stall_reason(&self, number: RunIx) -> String {
@@ -385,6 +406,17 @@ impl Scheduler {
         Some(name).filter(|name| !name.is_empty())
     }
 
+    /// Returns identity, number of threads and state of every known worker.
+    pub fn worker_states(
+        &self,
+        now: Millis,
+    ) -> impl Iterator<Item = (WorkerId, u32, WorkerState)> + '_ {
+        let workers = self.workers.iter();
+        workers.map(move |(number, worker)| {
+            (self.workers[number].id, worker.info.threads, self.worker_state(number, now))
+        })
+    }
+
     /// Returns a selection of the known workers.
     pub fn workers(&self, part: &WorkersPart, now: Millis) -> WorkersPage {
         let mut all: Vec<_> = self.workers.iter().map(|(number, _)| number).collect();
@@ -441,10 +473,13 @@ impl Scheduler {
     }
 
     fn worker_state(&self, number: WorkerIx, now: Millis) -> WorkerState {
+        self.worker_state_at(number, self.clock.at(now))
+    }
+
+    fn worker_state_at(&self, number: WorkerIx, now: Ticks) -> WorkerState {
         let worker = self.workers.get(number);
         let barred = self.workers.is_barred(number);
-        let now = self.clock.at(now);
-        let unresponsive_from = worker.due + (worker.due - worker.seen).max(UNRESPONSIVE_AFTER_MS);
+        let silent_from = worker.due + ((worker.due - worker.seen) / 2).max(SILENT_AFTER_MS);
         if barred {
             WorkerState::Barred
         } else if worker.is_away() {
@@ -455,8 +490,8 @@ impl Scheduler {
             WorkerState::Lost
         } else if worker.session.is_none() {
             WorkerState::Reconnecting
-        } else if unresponsive_from <= now {
-            WorkerState::Unresponsive
+        } else if silent_from <= now {
+            WorkerState::Silent
         } else if !worker.paused.is_empty() && !worker.drain_requested {
             WorkerState::Paused
         } else if worker.draining {
@@ -480,10 +515,17 @@ impl Scheduler {
             paused: worker.paused.clone(),
             away_until_unix_ms: (state == WorkerState::Away)
                 .then(|| self.clock.wall(worker.forget_at.unwrap_or_default()).0),
+            lost_at_unix_ms: worker
+                .deadline
+                .filter(|_| state == WorkerState::Silent)
+                .map(|at| self.clock.wall(at).0),
             current_task: self.current_task(number, now),
             tasks_done: worker.tasks_done,
             last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),
-            cost_per_second: worker.speed.per_second().unwrap_or(0.0),
+            cost_per_second: match state {
+                WorkerState::Silent | WorkerState::Lost => 0.0,
+                _ => worker.speed.per_second().unwrap_or(0.0),
+            },
         }
     }
 

@@ -73,11 +73,15 @@ impl EventLog {
         self.0.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Adds an event, and drops the oldest if there are too many.
+    /// Adds an event. If there are too many, the oldest of the most frequent kind is dropped:
+    /// machines that come and go displace no rare event.
     pub fn add(&mut self, event: Event) {
         self.0.push_back(event);
         if self.0.len() > MAX_EVENTS {
-            self.0.pop_front();
+            let alike = |of: &Event| self.0.iter().filter(|event| event.kind == of.kind).count();
+            let most = self.0.iter().map(alike).max();
+            let oldest = self.0.iter().position(|event| Some(alike(event)) == most);
+            self.0.remove(oldest.unwrap_or(0));
         }
     }
 
@@ -90,6 +94,17 @@ impl EventLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frequent_kind_displaces_no_rare_one() {
+        let mut log = EventLog::default();
+        log.add(Event::new(0, "barred", "a machine"));
+        for unix_ms in 1..1_000 {
+            log.add(Event::new(unix_ms, ["joined", "lost"][unix_ms as usize % 2], "a machine"));
+        }
+        let times: Vec<_> = log.events().map(|event| event.unix_ms).collect();
+        assert!(times[0] == 0 && times[1..].iter().copied().eq(701..1_000), "{times:?}");
+    }
 
     #[test]
     fn a_log_is_bounded_and_survives_damage() {

@@ -525,13 +525,13 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
     let totals = status.worker_totals;
     assert_eq!((totals.failing, totals.failed_threads), (1, 2));
     assert_eq!((totals.all().workers, totals.all().threads), (1_000, 1_000));
-    assert_eq!(totals.of(WorkerState::Unresponsive).workers, 100);
+    assert_eq!(totals.of(WorkerState::Silent).workers, 100);
     assert_eq!(totals.last_call_ms_ago, Some(0));
     assert_eq!(status.workers.len(), STATUS_WORKERS);
-    let unresponsive = |worker: &WorkerStatus| worker.state == WorkerState::Unresponsive;
+    let silent = |worker: &WorkerStatus| worker.state == WorkerState::Silent;
     assert_eq!(status.workers[0].info.id, common::run::WorkerId(900));
-    assert!(status.workers[1..101].iter().all(unresponsive));
-    assert!(!status.workers[101..].iter().any(unresponsive));
+    assert!(status.workers[1..101].iter().all(silent));
+    assert!(!status.workers[101..].iter().any(silent));
     // Pages by identity show each worker once, independent of changes between two pages.
     let (mut after, mut seen) = (None, Vec::new());
     loop {
@@ -544,9 +544,33 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
     }
     assert!(seen.iter().copied().eq(1..=1_000), "{seen:?}");
     let shown = bench.scheduler.workers(&WorkersPart::ByAttention(95..105), now).workers;
-    assert_eq!(shown.iter().filter(|worker| unresponsive(worker)).count(), 6);
+    assert_eq!(shown.iter().filter(|worker| silent(worker)).count(), 6);
     let none = bench.scheduler.workers(&WorkersPart::ByAttention(2_000..2_050), now);
     assert_eq!(none.workers, []);
+}
+
+#[test]
+fn the_speed_of_silent_workers_does_not_count() {
+    let mut bench = Bench::new(&[]);
+    bench.steps("1 sync");
+    bench.steps("2 sync");
+    for _ in 0..3 {
+        bench.steps("wait 2, 1 finish, 2 finish");
+    }
+    let rate = |bench: &Bench| bench.status().solutions_per_second;
+    let both = rate(&bench);
+    for _ in 0..10 {
+        bench.steps("wait 2, 1 sync");
+    }
+    let one = bench.status();
+    let (silent, counting): (Vec<_>, Vec<_>) =
+        one.workers.iter().partition(|worker| worker.state == WorkerState::Silent);
+    assert_eq!((silent.len(), counting.len()), (1, 1));
+    assert_eq!(silent[0].cost_per_second, 0.0);
+    assert!(silent[0].lost_at_unix_ms.is_some() && counting[0].cost_per_second > 0.0);
+    // The other worker made half of the mean over 26 s.
+    let ratio = rate(&bench) / (both * 6.0 / 26.0);
+    assert!(ratio > 0.3 && ratio < 0.9, "{ratio}");
 }
 
 #[test]
