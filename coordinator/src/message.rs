@@ -79,7 +79,7 @@ pub(crate) fn run(summary: &RunSummary) -> v1::Run {
         spec: Some(manifest.spec.into()),
         plan_hash: manifest.plan.as_bytes().to_vec(),
         state: run_state(summary).into(),
-        priority: manifest.priority,
+        priority: summary.priority,
         created_unix_ms: manifest.created_unix_ms,
         fraction_done: summary.fraction_done,
         eta_seconds: summary.eta_seconds,

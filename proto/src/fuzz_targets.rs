@@ -38,7 +38,7 @@ pub fn operator_messages(bytes: &[u8]) {
                 let _ = convert::requested_recheck(message.recheck);
             }
         }
-        1 => round_trip::<v1::RecheckRequest>(bytes),
+        1 => round_trip::<v1::SetRequest>(bytes),
         2 => round_trip::<v1::TrustRequest>(bytes),
         3 => round_trip::<v1::RunRequest>(bytes),
         4 => round_trip::<v1::GetStatusRequest>(bytes),

@@ -89,6 +89,10 @@ pub(super) struct EventsOptions {
     /// A run: four digits of its id, N=22 or last [default: all runs and the cluster]
     run: Option<RunSelector>,
 
+    /// Only events of these kinds, such as joined,lost (see kind with --json)
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    kind: Vec<String>,
+
     /// Print new events as they happen
     #[arg(long)]
     follow: bool,
@@ -104,6 +108,7 @@ pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> 
         let request = EventsRequest { run, after, follow: options.follow };
         connection.ask(client.events(request)).await
     };
+    let is_wanted = |kind: &String| options.kind.is_empty() || options.kind.contains(kind);
     let mut stream = open(client, 0).await?;
     if options.follow {
         let mut last = 0;
@@ -115,6 +120,9 @@ pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> 
             let resume = async |client| open(client, last).await;
             let event = next_message(connection, &mut stream, resume, lost).await?;
             last = event.sequence;
+            if !is_wanted(&event.kind) {
+                continue;
+            }
             match options.json {
                 true => print_json(&view::json::Event::from(&event))?,
                 false => print(&prose(&view::event_line(&event), stdout_width()))?,
@@ -124,6 +132,7 @@ pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> 
     let mut events = Vec::new();
     loop {
         match stream.message().await {
+            Ok(Some(event)) if !is_wanted(&event.kind) => {}
             Ok(Some(event)) if options.json => print_json(&view::json::Event::from(&event))?,
             Ok(Some(event)) => events.push(event),
             Ok(None) => break,
@@ -132,7 +141,8 @@ pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> 
     }
     match events.is_empty() {
         _ if options.json => Ok(()),
-        true => print("no events yet"),
+        true if options.kind.is_empty() => print("no events yet"),
+        true => print("no events of these kinds yet"),
         false => print(&view::events_table(&events, stdout_width())),
     }
 }

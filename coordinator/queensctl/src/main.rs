@@ -29,7 +29,7 @@ use self::{
     cluster::{EventsOptions, TokenCommand, WorkersOptions},
     explore::ExploreCommand,
     forecast::ForecastOptions,
-    runs::{EndOptions, RecheckOptions, RunOptions, RunsOptions, SubmitOptions},
+    runs::{EndOptions, PriorityOptions, RecheckOptions, RunOptions, RunsOptions, SubmitOptions},
     status::{StatusOptions, WaitOptions},
     storage::{AuditOptions, CertifyOptions, CopyOptions, RestoreOptions, VerifyOptions},
 };
@@ -96,6 +96,8 @@ enum Command {
     Retry(RunOptions),
     /// Recheck part or all of a run; the result of a complete run stays published meanwhile
     Recheck(RecheckOptions),
+    /// Change the priority of a run: runs of higher priority are served first
+    Priority(PriorityOptions),
     /// Delete a finished run (complete, contradicted, disputed or cancelled) with all its results
     Delete(EndOptions),
     /// Print the accepted results of a run as in the journal, one JSON object per line
@@ -196,6 +198,7 @@ async fn ask(to: &Connection, terminal: TerminalOptions, command: Command) -> an
         Command::Resume(run) => runs::control(to, &run, Control::Resume).await?,
         Command::Retry(run) => runs::control(to, &run, Control::Retry).await?,
         Command::Recheck(options) => runs::recheck(to, &options).await?,
+        Command::Priority(options) => runs::prioritize(to, &options).await?,
         Command::Export(run) => runs::export(to, &run).await?,
         Command::Token(command) => cluster::token(to, &command).await?,
     }

@@ -19,7 +19,8 @@ use common::{
     run::{RunId, SubmitKey},
 };
 use proto::v1::{
-    self, GetStatusRequest, ListRequest, RecheckRequest, RunRequest, SubmitRequest, WorkersRequest,
+    self, GetStatusRequest, ListRequest, RunRequest, SetRequest, SubmitRequest, WorkersRequest,
+    set_request::Setting,
 };
 use scheduler::ledger::Recheck;
 use tonic::Code;
@@ -70,6 +71,16 @@ pub(super) struct RecheckOptions {
     /// Fraction of the tasks such as 0.1, auto, or all
     #[arg(value_name = "FRACTION")]
     recheck: Recheck,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct PriorityOptions {
+    #[command(flatten)]
+    target: RunOptions,
+
+    /// Priority; runs of higher priority are served first
+    #[arg(allow_hyphen_values = true, value_parser = priority)]
+    priority: i32,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -155,7 +166,7 @@ pub(super) async fn submit(connection: &Connection, options: &SubmitOptions) -> 
     };
     let run = run.map_err(|error| match error.downcast_ref() {
         Some(Refused { code: Code::AlreadyExists, message }) => {
-            anyhow!("{message}; --new-run starts another run")
+            anyhow!("{message}: `queensctl status` shows it; --new-run starts another one")
         }
         _ => error,
     });
@@ -205,12 +216,27 @@ pub(super) async fn recheck(
     connection: &Connection,
     options: &RecheckOptions,
 ) -> anyhow::Result<()> {
-    let (mut client, run) = connection.connect_to_run(&options.target.run).await?;
-    let request = RecheckRequest { run, recheck: Some(options.recheck.into()) };
-    let run = connection.ask(client.recheck(request)).await?;
+    let setting = Setting::Recheck(options.recheck.into());
+    let run = set(connection, &options.target, setting).await?;
     // The answer itself does not contain the fraction.
-    let (run, recheck) = (view::run_text(&run), options.recheck);
-    print(&format!("{run}, recheck {recheck}"))
+    print(&format!("{}, recheck {}", view::run_text(&run), options.recheck))
+}
+
+pub(super) async fn prioritize(
+    connection: &Connection,
+    options: &PriorityOptions,
+) -> anyhow::Result<()> {
+    let setting = Setting::Priority(options.priority);
+    print(&view::run_text(&set(connection, &options.target, setting).await?))
+}
+
+async fn set(
+    connection: &Connection,
+    target: &RunOptions,
+    setting: Setting,
+) -> anyhow::Result<v1::Run> {
+    let (mut client, run) = connection.connect_to_run(&target.run).await?;
+    connection.ask(client.set(SetRequest { run, setting: Some(setting) })).await
 }
 
 /// Cancels a run, or deletes it with its results.

@@ -368,6 +368,7 @@ mod tests {
         RunSummary {
             manifest,
             state,
+            priority: 0,
             tasks: TaskNumbers { total: 401, done: 120, ..TaskNumbers::default() },
             is_served: true,
             fraction_done: 0.0,

@@ -67,6 +67,7 @@ impl Driver {
             Command::Cancel => ("cancelled", "cancelled".to_owned()),
             Command::Unpark => ("retried", "parked tasks are retried".to_owned()),
             Command::Recheck(part) => ("recheck", format!("recheck set to {part}")),
+            Command::Priority(to) => ("priority", format!("priority set to {to}")),
         };
         self.note(Some(run), (kind, &text), by);
     }
@@ -154,7 +155,7 @@ impl Driver {
             Change::Leased { .. }
             | Change::Released { .. }
             | Change::Unparked { .. }
-            | Change::Recheck { .. } => None,
+            | Change::Settings { .. } => None,
         }
     }
 

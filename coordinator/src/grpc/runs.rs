@@ -8,7 +8,7 @@ use common::run::{RunId, WorkerId};
 use futures_util::stream::unfold;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use proto::v1::{self, runs_server::Runs};
+use proto::v1::{self, runs_server::Runs, set_request::Setting};
 use scheduler::{Command, ControlError};
 use store::{Clock, JournalCursor};
 use tokio::{
@@ -112,9 +112,15 @@ impl Runs for RunsService {
         Ok(Response::new(message::run(&run)))
     }
 
-    async fn recheck(&self, request: Request<v1::RecheckRequest>) -> Answer<v1::Run> {
-        let v1::RecheckRequest { run, recheck } = request.get_ref();
-        let command = Command::Recheck(proto::requested_recheck(*recheck)?);
+    async fn set(&self, request: Request<v1::SetRequest>) -> Answer<v1::Run> {
+        let v1::SetRequest { run, setting } = request.get_ref();
+        let command = match setting {
+            Some(Setting::Recheck(part)) => {
+                Command::Recheck(proto::requested_recheck(Some(*part))?)
+            }
+            Some(Setting::Priority(priority)) => Command::Priority(*priority),
+            None => return Err(Status::invalid_argument("setting: expected one")),
+        };
         let run = self.driver.control(RunId(*run), command, by(&request)).await?;
         Ok(Response::new(message::run(&run)))
     }

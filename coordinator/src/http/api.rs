@@ -157,6 +157,23 @@ pub(super) async fn recheck(
     control(app, run, by, Command::Recheck(part)).await
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PriorityRequest {
+    /// Runs of higher priority are served first.
+    priority: i32,
+}
+
+pub(super) async fn priority(
+    app: State<App>,
+    run: Path<String>,
+    by: Caller,
+    request: Result<Json<PriorityRequest>, JsonRejection>,
+) -> Answer<json::Run> {
+    let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
+    control(app, run, by, Command::Priority(request.priority)).await
+}
+
 #[derive(Serialize, JsonSchema)]
 pub(super) struct NamedWorker {
     /// Name and identity of the worker.

@@ -1,5 +1,7 @@
 //! Lists of runs and events: the newest on each run's page, all on separate pages.
 
+use std::collections::BTreeSet;
+
 use axum::{
     Json,
     extract::{Request, State},
@@ -125,6 +127,11 @@ fn table(runs: &[v1::Run], shown: Option<RunId>, operator: bool) -> Markup {
                                 @if place == 0 {
                                     a href=(format!("/runs/{id}")) aria-current=[(Some(id) == shown).then_some("page")] { (cell) }
                                 } @else if place == 5 { time data-ms=(run.created_unix_ms) { (cell) " UTC" } }
+                                @else if place == 9 && operator && matches!(run.state(), RunState::Running | RunState::Paused) {
+                                    input.scripted type="number" value=(cell) data-priority=(format!("/api/v1/runs/{id}/priority"))
+                                        aria-label=(format!("Priority of run {}", id.short()));
+                                    noscript { (cell) }
+                                }
                                 @else { (cell) }
                             }
                         }
@@ -180,15 +187,21 @@ pub(super) struct EventQuery {
     /// Events with a higher sequence number only.
     #[serde(default)]
     after: u64,
+    /// Kinds of events, separated by commas; all if empty.
+    #[serde(default)]
+    kind: String,
 }
 
 impl EventQuery {
-    async fn find(self, app: &App) -> Result<Vec<RunEvent>, Refusal> {
-        let run = match self.run {
-            Some(name) => Some(api::find(app, &name).await?),
+    async fn find(&self, app: &App) -> Result<Vec<RunEvent>, Refusal> {
+        let run = match &self.run {
+            Some(name) => Some(api::find(app, name).await?),
             None => None,
         };
-        Ok(app.driver.events(run, self.after).await?)
+        let mut events = app.driver.events(run, self.after).await?;
+        let is_wanted = |kind: &str| self.kind.split(',').any(|wanted| wanted == kind);
+        events.retain(|(_, event)| self.kind.is_empty() || is_wanted(&event.kind));
+        Ok(events)
     }
 }
 
@@ -213,14 +226,26 @@ pub(super) async fn events(
     Query(query): Query<EventQuery>,
 ) -> Result<Response, Refusal> {
     let events = query.find(&app).await?;
+    let all = app.driver.events(None, 0).await?;
+    let kinds: BTreeSet<_> = all.iter().map(|(_, event)| event.kind.as_str()).collect();
     let body = html! {
         body {
             header { div.title { h1 { "Events" } a href="/" { "Back to the dashboard" } } }
             main id="main" {
                 section aria-labelledby="events-h" {
-                    h2 id="events-h" {
-                        (plural(events.len(), "event"))
-                        @if events.len() > MAX_LISTED { ", the last " (MAX_LISTED) " listed" }
+                    div.head {
+                        h2 id="events-h" {
+                            (plural(events.len(), "event"))
+                            @if events.len() > MAX_LISTED { ", the last " (MAX_LISTED) " listed" }
+                        }
+                        form method="get" action="/events" role="search" {
+                            label { "Kind " select name="kind" {
+                                option value="" { "all" }
+                                @for kind in kinds { option selected[query.kind == kind] { (kind) } }
+                            } }
+                            @if let Some(run) = &query.run { input type="hidden" name="run" value=(run); }
+                            " " button type="submit" { "Apply" }
+                        }
                     }
                     (event_list(events.iter().rev().take(MAX_LISTED)))
                 }

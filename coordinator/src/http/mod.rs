@@ -238,6 +238,7 @@ fn router(app: &App) -> Router {
         .route("/api/v1/runs/{run}/cancel", command(Command::Cancel))
         .route("/api/v1/runs/{run}/retry", command(Command::Unpark))
         .route("/api/v1/runs/{run}/recheck", post(api::recheck))
+        .route("/api/v1/runs/{run}/priority", post(api::priority))
         .route("/api/v1/runs/{run}/map", get(api::map))
         .route("/api/v1/runs/{run}/grid", get(api::grid))
         .route("/api/v1/runs/{run}/tasks/{task}", get(api::task))

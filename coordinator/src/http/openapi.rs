@@ -16,8 +16,8 @@ use view::json::{History, Run, Status};
 
 use super::{
     api::{
-        Cost, CostQuery, Health, Join, JoinRequest, MapQuery, NamedWorker, Ready, RecheckRequest,
-        Runs, StatusQuery, SubmitBody, Task, Workers, WorkersQuery,
+        Cost, CostQuery, Health, Join, JoinRequest, MapQuery, NamedWorker, PriorityRequest, Ready,
+        RecheckRequest, Runs, StatusQuery, SubmitBody, Task, Workers, WorkersQuery,
     },
     guard::ErrorAnswer,
     lists::{EventQuery, Events},
@@ -79,6 +79,9 @@ pub(super) fn description() -> Value {
     paths
         .add::<Run>("POST", "/api/v1/runs/{run}/recheck", "Recheck part or all of a run")
         .body::<RecheckRequest>();
+    paths
+        .add::<Run>("POST", "/api/v1/runs/{run}/priority", "Set the priority of a run")
+        .body::<PriorityRequest>();
     paths
         .add::<TaskMap>("GET", "/api/v1/runs/{run}/map", "Task map of a run, in up to 1,600 cells")
         .query::<MapQuery>();

@@ -16,8 +16,9 @@ use common::{
 
 use crate::{
     Change, Confirmation, DiskStore, EntryKind, JournalCursor, JournalEntry, MemoryStore,
-    Principal, Recheck, Record, Refusal, RunManifest, RunState, Store, StoreError, SymmetricCounts,
-    TaskCount, TaskRow, TaskState, Trust, TrustRecord, journal::segments::SEGMENT_BYTES,
+    Principal, Recheck, Record, Refusal, RunManifest, RunState, Settings, Store, StoreError,
+    SymmetricCounts, TaskCount, TaskRow, TaskState, Trust, TrustRecord,
+    journal::segments::SEGMENT_BYTES,
 };
 
 /// A store that can be closed and opened again.
@@ -174,7 +175,7 @@ pub(crate) fn suite<B: Bench>(mut new: impl FnMut() -> B) {
     another_plan_is_refused(new());
     a_run_is_deleted(new());
     the_trust_log_is_kept(new());
-    the_recheck_setting_is_durable(new());
+    the_settings_are_durable(new());
     symmetric_solutions_stay_with_the_run(new());
 }
 
@@ -398,12 +399,14 @@ fn the_trust_log_is_kept(mut bench: impl Bench) {
     assert_eq!(bench.store().secret(), secret);
 }
 
-fn the_recheck_setting_is_durable(mut bench: impl Bench) {
+fn the_settings_are_durable(mut bench: impl Bench) {
     bench.store().create(&manifest(1), Recheck::Millionths(0)).unwrap();
     bench.reopen();
-    assert_eq!(bench.store().runs().unwrap()[0].recheck, Recheck::Millionths(0));
-    for recheck in [Recheck::Millionths(20_000), Recheck::All] {
-        let change = Change::Recheck { run: RunId(1), recheck };
+    let first = Settings { recheck: Recheck::Millionths(0), priority: manifest(1).priority };
+    assert_eq!(bench.store().runs().unwrap()[0].settings, first);
+    for (recheck, priority) in [(Recheck::Millionths(20_000), 9), (Recheck::All, -4)] {
+        let settings = Settings { recheck, priority };
+        let change = Change::Settings { run: RunId(1), settings };
         let accepted = EntryKind::Accepted.change(record(1, 0, 1, 4));
         let group = match recheck {
             Recheck::All => vec![change],
@@ -412,7 +415,7 @@ fn the_recheck_setting_is_durable(mut bench: impl Bench) {
         bench.store().apply(&group).unwrap();
         bench.reopen();
         let run = bench.store().runs().unwrap().remove(0);
-        assert_eq!((run.recheck, run.elapsed_ms), (recheck, 400));
+        assert_eq!((run.settings, run.elapsed_ms), (settings, 400));
     }
 }
 

@@ -37,8 +37,8 @@ pub fn small_file(bytes: &[u8]) {
             let again = manifest::decode_symmetric(run, &manifest::encode_symmetric(run, read));
             assert_eq!(again, Ok(read));
         }
-        if let Ok(read) = manifest::decode_recheck(run, &text) {
-            let again = manifest::decode_recheck(run, &manifest::encode_recheck(run, read));
+        if let Ok(read) = manifest::decode_settings(run, &text) {
+            let again = manifest::decode_settings(run, &manifest::encode_settings(run, read));
             assert_eq!(again, Ok(read));
         }
         if let Ok(term) = manifest::decode_term(&text) {

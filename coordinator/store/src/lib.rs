@@ -36,8 +36,8 @@ pub use monitoring::{ArchiveLag, Leader, Observed, Outage, Outages, SyncTimes};
 pub use postgres::{PgStore, copy_to_database, copy_to_directory, verify_database};
 pub use scheduler::ledger::{
     Change, Confirmation, EntryKind, Fold, JournalEntry, PlanMismatch, Principal, Recheck, Record,
-    Refusal, RunManifest, RunState, StoredRun, SymmetricCounts, TaskCount, TaskRow, TaskState,
-    Trust, TrustRecord,
+    Refusal, RunManifest, RunState, Settings, StoredRun, SymmetricCounts, TaskCount, TaskRow,
+    TaskState, Trust, TrustRecord,
 };
 pub use secrets::SecretStore;
 pub use verify::{

@@ -21,7 +21,7 @@ use crate::text::{
     thousands,
 };
 
-pub const RUN_COLUMNS: [Column; 9] = [
+pub const RUN_COLUMNS: [Column; 10] = [
     Column::words("Run"),
     Column::numbers("N"),
     Column::words("Method"),
@@ -31,6 +31,7 @@ pub const RUN_COLUMNS: [Column; 9] = [
     Column::numbers("Counting"),
     Column::numbers("Result"),
     Column::words("Verification").optional(),
+    Column::numbers("Priority").optional(),
 ];
 
 /// Minimum width of a table with whole IDs and every digit of a result.
@@ -142,11 +143,12 @@ pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
         brief(run.counting_seconds),
         result,
         Verification::of(run).to_string(),
+        run.priority.to_string(),
     ]
 }
 
 /// Formats runs as a table that fits `width`, with a note on hidden cancelled runs.
-/// A narrow table marks verified and failed totals in the state column.
+/// A narrow table marks priorities other than 0, and verified and failed totals, in the state column.
 pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String {
     let wide = width.is_none_or(|width| width >= WIDE);
     let total = runs.len();
@@ -158,7 +160,12 @@ pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String
         let mut row = run_row(run, wide);
         row[0].truncate(digits);
         if !wide {
-            row.pop();
+            row.truncate(columns.len());
+            match run.priority {
+                0 => {}
+                up @ 1.. => row[3].push_str(&format!(" ↑{up}")),
+                down => row[3].push_str(&format!(" ↓{}", down.unsigned_abs())),
+            }
             match Verification::of(run) {
                 Verification::Verified => row[3].push_str(" ✓"),
                 Verification::Failed => row[3].push_str(" ✗"),

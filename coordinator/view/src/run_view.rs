@@ -646,7 +646,8 @@ impl Alert {
 
 /// Names the silent workers, and says who gets their tasks and when.
 fn silent_text(status: &v1::Status, totals: &v1::WorkerTotals) -> String {
-    let is_silent = |worker: &&v1::Worker| worker.state() == WorkerState::Silent;
+    let is_silent =
+        |worker: &&v1::Worker| matches!(worker.state(), WorkerState::Silent | WorkerState::Lost);
     let listed: Vec<_> = status.workers.iter().filter(is_silent).collect();
     let names: Vec<_> = listed.iter().map(|worker| worker.name.as_str()).collect();
     let who = some_of(&names, totals.silent);

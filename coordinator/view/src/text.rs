@@ -51,6 +51,7 @@ pub fn some_of(names: &[&str], number: u64) -> String {
     match (number.saturating_sub(shown.len() as u64), shown) {
         (0, [most @ .., last]) if !most.is_empty() => format!("{} and {last}", most.join(", ")),
         (0, _) => shown.concat(),
+        (more, []) => format!("(not listed): {}", thousands(more.into())),
         (more, _) => format!("{} and {} more", shown.join(", "), thousands(more.into())),
     }
 }

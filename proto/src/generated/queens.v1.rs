@@ -719,12 +719,22 @@ pub mod recheck {
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RecheckRequest {
+pub struct SetRequest {
     #[prost(fixed64, tag = "1")]
     pub run: u64,
-    /// Unset: auto.
-    #[prost(message, optional, tag = "2")]
-    pub recheck: ::core::option::Option<Recheck>,
+    #[prost(oneof = "set_request::Setting", tags = "2, 3")]
+    pub setting: ::core::option::Option<set_request::Setting>,
+}
+/// Nested message and enum types in `SetRequest`.
+pub mod set_request {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Setting {
+        #[prost(message, tag = "2")]
+        Recheck(super::Recheck),
+        /// Runs of higher priority are served first. Fails with FAILED_PRECONDITION for a finished run.
+        #[prost(sint32, tag = "3")]
+        Priority(i32),
+    }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TrustRequest {
@@ -1556,11 +1566,11 @@ pub mod runs_client {
             req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "Delete"));
             self.inner.unary(req, path, codec).await
         }
-        /// Sets the part of a run that is rechecked, done tasks included. Reopens a finished run until the
-        /// rechecks are done.
-        pub async fn recheck(
+        /// Changes a setting of a run: its priority, or the part that is rechecked, done tasks included. More
+        /// rechecks reopen a finished run until they are done.
+        pub async fn set(
             &mut self,
-            request: impl tonic::IntoRequest<super::RecheckRequest>,
+            request: impl tonic::IntoRequest<super::SetRequest>,
         ) -> std::result::Result<tonic::Response<super::Run>, tonic::Status> {
             self.inner
                 .ready()
@@ -1571,9 +1581,9 @@ pub mod runs_client {
                     )
                 })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/queens.v1.Runs/Recheck");
+            let path = http::uri::PathAndQuery::from_static("/queens.v1.Runs/Set");
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "Recheck"));
+            req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "Set"));
             self.inner.unary(req, path, codec).await
         }
         /// Lists the workers that have called since the coordinator started, in pages.
@@ -1769,11 +1779,11 @@ pub mod runs_server {
             &self,
             request: tonic::Request<super::RunRequest>,
         ) -> std::result::Result<tonic::Response<super::Run>, tonic::Status>;
-        /// Sets the part of a run that is rechecked, done tasks included. Reopens a finished run until the
-        /// rechecks are done.
-        async fn recheck(
+        /// Changes a setting of a run: its priority, or the part that is rechecked, done tasks included. More
+        /// rechecks reopen a finished run until they are done.
+        async fn set(
             &self,
-            request: tonic::Request<super::RecheckRequest>,
+            request: tonic::Request<super::SetRequest>,
         ) -> std::result::Result<tonic::Response<super::Run>, tonic::Status>;
         /// Lists the workers that have called since the coordinator started, in pages.
         async fn workers(
@@ -2290,11 +2300,11 @@ pub mod runs_server {
                     };
                     Box::pin(fut)
                 }
-                "/queens.v1.Runs/Recheck" => {
+                "/queens.v1.Runs/Set" => {
                     #[allow(non_camel_case_types)]
-                    struct RecheckSvc<T: Runs>(pub Arc<T>);
-                    impl<T: Runs> tonic::server::UnaryService<super::RecheckRequest>
-                    for RecheckSvc<T> {
+                    struct SetSvc<T: Runs>(pub Arc<T>);
+                    impl<T: Runs> tonic::server::UnaryService<super::SetRequest>
+                    for SetSvc<T> {
                         type Response = super::Run;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -2302,11 +2312,11 @@ pub mod runs_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::RecheckRequest>,
+                            request: tonic::Request<super::SetRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as Runs>::recheck(&inner, request).await
+                                <T as Runs>::set(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -2317,7 +2327,7 @@ pub mod runs_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = RecheckSvc(inner);
+                        let method = SetSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

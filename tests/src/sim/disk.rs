@@ -55,7 +55,7 @@ fn is_journaled(change: &Change) -> bool {
 
 /// Returns whether a change is synced to another file, after the journal.
 fn is_file(change: &Change) -> bool {
-    matches!(change, Change::State { .. } | Change::Recheck { .. } | Change::Trust(_))
+    matches!(change, Change::State { .. } | Change::Settings { .. } | Change::Trust(_))
 }
 
 /// Returns the part of a group that is on disk after a crash during the write.

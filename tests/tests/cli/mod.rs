@@ -220,6 +220,8 @@ fn queensctl_shows_and_controls_runs() {
         ("runs", &["RUN", run, "running"]),
         ("workers", &["NAME"]),
         ("pause RUN", &[run, "paused"]),
+        ("priority N=18 3", &[run, "paused, priority 3"]),
+        ("runs", &["PRIORITY", "          3"]),
         ("resume RUN", &[run, "running"]),
         ("retry RUN", &[run, "running", "no task was parked"]),
         ("submit --n 8 --priority -2 --key nightly", &["N = 8", "priority -2"]),

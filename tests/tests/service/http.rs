@@ -265,6 +265,7 @@ fn every_documented_route_answers_as_described() {
         ("post", "/api/v1/runs", "", submit, 200),
         ("post", "/api/v1/runs", "", submit, 409),
         ("get", "/api/v1/status", "", None, 200),
+        ("post", "/api/v1/runs/{run}/priority", "", Some(r#"{"priority":-3}"#), 200),
         ("post", "/api/v1/runs/{run}/pause", "", None, 200),
         ("post", "/api/v1/runs/{run}/resume", "", None, 200),
         ("post", "/api/v1/runs/{run}/retry", "", None, 200),

@@ -14,7 +14,7 @@ use proto::{
     connect::AuthChannel,
     v1::{
         self, RunRequest, RunState, WatchStatusRequest, Worker, WorkerState, WorkersRequest,
-        runs_client::RunsClient,
+        runs_client::RunsClient, set_request::Setting,
     },
 };
 use scheduler::ledger::Caller;
@@ -171,8 +171,11 @@ async fn fifteen_thousand_workers_are_listed() -> anyhow::Result<()> {
     let service = Service::start()?;
     let run = service.create(&plan(9, Layout::FirstRows, 1)).await?.run;
     // Without rechecks a single worker can complete the run.
-    let recheck = v1::RecheckRequest { run: run.0, recheck: Some(Recheck::Millionths(0).into()) };
-    service.runs().await?.recheck(recheck).await?;
+    let recheck = v1::SetRequest {
+        run: run.0,
+        setting: Some(Setting::Recheck(Recheck::Millionths(0).into())),
+    };
+    service.runs().await?.set(recheck).await?;
     let run = run.to_string();
     let mut worker = HandWorker::connect(&service, 1).await?;
     for number in 1..=WORKERS {

@@ -12,7 +12,7 @@ use common::{
     sync::{Grant, HeldLease, SyncReply, Verdict},
 };
 use kit::{count, held, plan};
-use proto::v1;
+use proto::v1::{self, set_request::Setting};
 use scheduler::{Config, TaskNumbers, WorkersPart};
 use store::{DiskStore, JournalCursor, MemoryStore, RunManifest};
 use tests::{
@@ -174,8 +174,9 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     let manifest = service.create(&plan).await?;
     let run = manifest.run.0;
     let mut runs = service.runs().await?;
-    let none = v1::RecheckRequest { run, recheck: Some(Recheck::Millionths(0).into()) };
-    runs.recheck(none).await?;
+    let none =
+        v1::SetRequest { run, setting: Some(Setting::Recheck(Recheck::Millionths(0).into())) };
+    runs.set(none).await?;
     let mut liar = HandWorker::connect(&service, 7).await?;
     liar.count_wrong(|_| 8).await?;
     let mut outcomes = service.driver.outcomes();
@@ -184,10 +185,13 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
         .clone();
     assert_eq!(wrong.matches_published, Some(false));
     let bad = v1::Recheck { part: Some(v1::recheck::Part::Millionths(1_000_001)) };
-    let bad = runs.recheck(v1::RecheckRequest { run, recheck: Some(bad) }).await.unwrap_err();
+    let bad =
+        runs.set(v1::SetRequest { run, setting: Some(Setting::Recheck(bad)) }).await.unwrap_err();
     assert_eq!(bad.code(), Code::InvalidArgument);
-    let all = v1::RecheckRequest { run, recheck: Some(Recheck::All.into()) };
-    let again = runs.recheck(all).await?.into_inner();
+    let unset = runs.set(v1::SetRequest { run, setting: None }).await.unwrap_err();
+    assert_eq!(unset.code(), Code::InvalidArgument);
+    let all = v1::SetRequest { run, setting: Some(Setting::Recheck(Recheck::All.into())) };
+    let again = runs.set(all).await?.into_inner();
     assert_eq!(again.state(), v1::RunState::Running);
     let mut honest =
         [HandWorker::connect(&service, 8).await?, HandWorker::connect(&service, 9).await?];

@@ -112,10 +112,25 @@ pub enum Change {
     Recorded(JournalEntry),
     /// A run entered a state. Durable when `Store::apply` returns.
     State { run: RunId, state: RunState },
-    /// An operator set a run's rechecks. Durable when `Store::apply` returns.
-    Recheck { run: RunId, recheck: Recheck },
+    /// An operator changed a run's settings. Durable when `Store::apply` returns.
+    Settings { run: RunId, settings: Settings },
     /// The trust in a worker changed. Durable when `Store::apply` returns.
     Trust(TrustRecord),
+}
+
+/// What operators change about a run, beside its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub recheck: Recheck,
+    /// Runs of higher priority are served first; at first, the manifest's.
+    pub priority: i32,
+}
+
+impl Settings {
+    /// Returns the settings of a run with `recheck`, before any change.
+    pub const fn new(manifest: &RunManifest, recheck: Recheck) -> Self {
+        Self { recheck, priority: manifest.priority }
+    }
 }
 
 /// A run as it was stored.
@@ -123,7 +138,7 @@ pub enum Change {
 pub struct StoredRun {
     pub manifest: RunManifest,
     pub state: RunState,
-    pub recheck: Recheck,
+    pub settings: Settings,
     /// Time during which tasks of the run were being counted, until the last record.
     pub elapsed_ms: u64,
 }
@@ -174,7 +189,7 @@ impl Change {
             | Self::Parked { run, task }
             | Self::Unparked { run, task } => Some((*run, *task)),
             Self::Recorded(entry) => Some((entry.record.run, entry.record.task)),
-            Self::State { .. } | Self::Recheck { .. } | Self::Trust(_) => None,
+            Self::State { .. } | Self::Settings { .. } | Self::Trust(_) => None,
         }
     }
 
@@ -208,7 +223,8 @@ impl RunManifest {
 
 impl StoredRun {
     pub const fn new(manifest: RunManifest, recheck: Recheck) -> Self {
-        Self { manifest, state: RunState::Running, recheck, elapsed_ms: 0 }
+        let settings = Settings::new(&manifest, recheck);
+        Self { manifest, state: RunState::Running, settings, elapsed_ms: 0 }
     }
 }
 

@@ -244,7 +244,7 @@ impl TaskRow {
             | Change::Unparked { .. }
             | Change::Recorded(_)
             | Change::State { .. }
-            | Change::Recheck { .. }
+            | Change::Settings { .. }
             | Change::Trust(_) => {}
         }
     }

@@ -21,6 +21,8 @@ pub enum Command {
     Unpark,
     /// Set the part to recheck, including done tasks. A complete run stays complete meanwhile.
     Recheck(Recheck),
+    /// Set the priority; granted leases stay.
+    Priority(i32),
 }
 
 /// A command that cannot be applied.
@@ -78,6 +80,12 @@ impl Scheduler {
                 self.unpark(number);
                 before
             }
+            Command::Priority(priority) => {
+                self.runs[number].set_priority(priority);
+                self.note_settings(number);
+                self.sort_runs();
+                before
+            }
             Command::Pause => RunState::Paused,
             Command::Resume => RunState::Running,
             Command::Cancel => RunState::Cancelled,
@@ -96,7 +104,14 @@ impl Scheduler {
     pub fn undo_command(&mut self) {
         if let Some(Undo { run, before, added }) = self.undo.take() {
             self.runs[run].roll_back(before, &added);
+            self.sort_runs();
         }
+    }
+
+    fn note_settings(&mut self, run: RunIx) {
+        let in_run = &self.runs[run];
+        let (run, settings) = (in_run.manifest.run, in_run.settings());
+        self.changes.push_back(Change::Settings { run, settings });
     }
 
     fn unpark(&mut self, run: RunIx) {
@@ -106,9 +121,8 @@ impl Scheduler {
     }
 
     fn set_recheck(&mut self, run: RunIx, recheck: Recheck) {
-        let name = self.runs[run].manifest.run;
-        self.changes.push_back(Change::Recheck { run: name, recheck });
         self.runs[run].set_recheck(recheck);
+        self.note_settings(run);
         let least = match recheck == Recheck::All && self.active_tokens(run).len() > 1 {
             true => Confirmation::OtherToken,
             false => Confirmation::SameToken,

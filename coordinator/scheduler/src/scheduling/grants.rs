@@ -117,12 +117,12 @@ impl Scheduler {
     /// tasks for it. Returns the time of the worker for them, for which it gets other work.
     fn yield_to_higher(&mut self, worker: WorkerIx, reply: &mut SyncReply) -> f64 {
         let lowest =
-            self.workers.get(worker).runs().min_by_key(|&run| self.runs[run].manifest.priority);
+            self.workers.get(worker).runs().min_by_key(|&run| self.runs[run].settings().priority);
         let Some(higher) = lowest.and_then(|lowest| self.pending_before(lowest, worker)) else {
             return 0.0;
         };
-        let priority = self.runs[higher].manifest.priority;
-        let is_lower = |run: RunIx| self.runs[run].manifest.priority < priority;
+        let priority = self.runs[higher].settings().priority;
+        let is_lower = |run: RunIx| self.runs[run].settings().priority < priority;
         let waiting = self.leases_of(worker).filter(|&((run, _), lease)| {
             is_lower(run) && lease.started.is_none() && lease.purpose == Purpose::Count
         });
@@ -147,9 +147,9 @@ impl Scheduler {
 
     /// Returns the first run of a higher priority that has pending tasks for a worker.
     fn pending_before(&self, run: RunIx, worker: WorkerIx) -> Option<RunIx> {
-        let (priority, now) = (self.runs[run].manifest.priority, self.clock.ticks());
+        let (priority, now) = (self.runs[run].settings().priority, self.clock.ticks());
         let higher = self.order.iter().copied();
-        let mut higher = higher.take_while(|&of| self.runs[of].manifest.priority > priority);
+        let mut higher = higher.take_while(|&of| self.runs[of].settings().priority > priority);
         higher.find(|&of| {
             self.runs[of].tasks().number(Stage::Pending) > 0 && self.serves(of, worker, now)
         })

@@ -161,12 +161,17 @@ impl Scheduler {
         assert_eq!(before, None, "run {} exists", manifest.run);
         self.runs.push(Run::new(run, plan, self.sampler.clone()));
         self.order.push(number);
+        self.sort_runs();
+    }
+
+    /// Sorts the runs into the order in which they are served.
+    fn sort_runs(&mut self) {
         let (runs, preferred) = (&self.runs, self.preferred);
         self.order.sort_by_key(|&run| {
             let manifest = &runs[run].manifest;
             let waits = preferred != Some(manifest.run);
             let age = (manifest.created_unix_ms, run);
-            (std::cmp::Reverse(manifest.priority), waits, age)
+            (std::cmp::Reverse(runs[run].settings().priority), waits, age)
         });
     }
 

@@ -67,6 +67,7 @@ pub struct Rechecks {
 pub struct RunSummary {
     pub manifest: RunManifest,
     pub state: RunState,
+    pub priority: i32,
     pub tasks: TaskNumbers,
     /// Whether workers may get its pending tasks now: the run is running, and no run before it has any.
     pub is_served: bool,
@@ -304,6 +305,7 @@ impl Scheduler {
         RunSummary {
             manifest: run.manifest.clone(),
             state: run.state(),
+            priority: run.settings().priority,
             tasks: task_numbers(run),
             is_served: run.state() == RunState::Running && self.served_before(number).is_none(),
             fraction_done: fraction_done(run),

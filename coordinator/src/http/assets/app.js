@@ -218,6 +218,14 @@ async function post(button) {
   } catch (error) { setText(byId('command-result'), error.message); }
 }
 
+async function prioritize({ dataset, value }) {
+  const [headers, body] = [{ 'content-type': 'application/json' }, JSON.stringify({ priority: Number(value) })];
+  try {
+    const done = await fetchJson(dataset.priority, { method: 'POST', headers, body });
+    setText(byId('command-result'), `Run ${done.run} has priority ${done.priority}.`);
+  } catch (error) { setText(byId('command-result'), error.message); }
+}
+
 async function join(event) {
   event.preventDefault();
   const query = new URLSearchParams(new FormData(byId('join')));
@@ -311,6 +319,7 @@ async function next() {
 }
 
 for (const button of document.querySelectorAll('[data-post]')) button.addEventListener('click', () => post(button));
+for (const input of document.querySelectorAll('[data-priority]')) input.addEventListener('change', () => prioritize(input));
 for (const row of byId('workers')?.tBodies[0].rows ?? []) {
   addCommands(row, row.cells[0].textContent);
   showCommands('workers', row.dataset.id, row.dataset.state);

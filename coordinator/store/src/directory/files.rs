@@ -11,7 +11,7 @@
 //! DIR/runs/<run>/symmetric.json   the symmetric solutions, once they are counted
 //! DIR/runs/<run>/events.jsonl     the run's events
 //! DIR/runs/<run>/history.json     the run's charts and its workers' shares
-//! DIR/runs/<run>/recheck.json     the share of tasks to recheck, if it was set
+//! DIR/runs/<run>/settings.json    priority, and the share of tasks to recheck
 //! DIR/runs/<run>.deleted          a run that is being removed
 //! DIR/term.json                   the coordinator's term, incremented at every start
 //! DIR/trust.jsonl                 the trust in workers

@@ -101,13 +101,13 @@ impl Directory {
 
     /// Creates the files of a run. The manifest comes last: it creates the run.
     fn create_files(&self, run: &IndexedRun) -> Result<Journal, StoreError> {
-        let StoredRun { manifest, recheck, .. } = &run.stored;
+        let StoredRun { manifest, settings, .. } = &run.stored;
         let files = self.files.run(manifest.run);
         fs::create_dir_all(&files.dir).map_err(files::failed("create", &files.dir))?;
         files::sync_parent(&files.dir)?;
         let journal = Journal::create(&files.journal(), manifest.run, run.end)?;
-        let recheck = manifest::encode_recheck(manifest.run, *recheck);
-        files::write_durably(&self.name(Text::Recheck(manifest.run)), &recheck)?;
+        let settings = manifest::encode_settings(manifest.run, *settings);
+        files::write_durably(&self.name(Text::Settings(manifest.run)), &settings)?;
         files::write_durably(&files.manifest(), &manifest::encode(manifest))?;
         Ok(journal)
     }

@@ -8,7 +8,7 @@ use common::{
     run::{RunId, SubmitKey},
     sealed::as_text,
 };
-use scheduler::ledger::Recheck;
+use scheduler::ledger::{Recheck, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -138,38 +138,40 @@ pub(crate) fn decode_symmetric(run: RunId, text: &str) -> Result<SymmetricCounts
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RecheckFields {
+struct SettingsFields {
     format: u32,
     #[serde(with = "as_text")]
     run: RunId,
     /// `auto`, `all`, or millionths of the tasks.
     recheck: String,
+    priority: i32,
 }
 
-/// Encodes the share of tasks to recheck, without a line end.
-pub(crate) fn encode_recheck(run: RunId, recheck: Recheck) -> String {
-    let recheck = match recheck {
+/// Encodes the settings of a run, without a line end.
+pub(crate) fn encode_settings(run: RunId, settings: Settings) -> String {
+    let recheck = match settings.recheck {
         Recheck::Auto => "auto".to_owned(),
         Recheck::All => "all".to_owned(),
         Recheck::Millionths(millionths) => millionths.to_string(),
     };
-    seal(&RecheckFields { format: FORMAT, run, recheck })
+    seal(&SettingsFields { format: FORMAT, run, recheck, priority: settings.priority })
 }
 
-/// Decodes the share of the tasks of `run` to recheck.
-pub(crate) fn decode_recheck(run: RunId, text: &str) -> Result<Recheck, Damage> {
-    let fields: RecheckFields = unseal(text)?;
+/// Decodes the settings of `run`.
+pub(crate) fn decode_settings(run: RunId, text: &str) -> Result<Settings, Damage> {
+    let fields: SettingsFields = unseal(text)?;
     check_run(run, fields.run)?;
-    match fields.recheck.as_str() {
-        "auto" => Ok(Recheck::Auto),
-        "all" => Ok(Recheck::All),
+    let recheck = match fields.recheck.as_str() {
+        "auto" => Recheck::Auto,
+        "all" => Recheck::All,
         millionths => millionths
             .parse()
             .ok()
             .filter(|millionths| *millionths <= 1_000_000)
             .map(Recheck::Millionths)
-            .ok_or_else(|| Damage(format!("invalid recheck '{millionths}'"))),
-    }
+            .ok_or_else(|| Damage(format!("invalid recheck '{millionths}'")))?,
+    };
+    Ok(Settings { recheck, priority: fields.priority })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -293,12 +295,14 @@ mod tests {
         assert_eq!(decode_symmetric(RunId(1), &text), Ok(SYMMETRIC));
         assert!(decode_symmetric(RunId(2), &text).is_err());
         for recheck in [Recheck::Auto, Recheck::All, Recheck::Millionths(20_000)] {
-            let text = encode_recheck(RunId(1), recheck);
-            assert_eq!(decode_recheck(RunId(1), &text), Ok(recheck));
-            assert!(decode_recheck(RunId(2), &text).is_err());
+            let settings = Settings { recheck, priority: -3 };
+            let text = encode_settings(RunId(1), settings);
+            assert_eq!(decode_settings(RunId(1), &text), Ok(settings));
+            assert!(decode_settings(RunId(2), &text).is_err());
         }
-        let too_much = encode_recheck(RunId(1), Recheck::Millionths(1_000_001));
-        assert!(decode_recheck(RunId(1), &too_much).is_err());
+        let too_much = Settings { recheck: Recheck::Millionths(1_000_001), priority: 0 };
+        let too_much = encode_settings(RunId(1), too_much);
+        assert!(decode_settings(RunId(1), &too_much).is_err());
         assert_eq!(decode_term(&encode_term(u64::MAX)), Ok(u64::MAX));
         assert_eq!(check_marker(&marker()), Ok(()));
     }

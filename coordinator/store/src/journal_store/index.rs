@@ -10,7 +10,7 @@ use common::{
 use scheduler::ledger::{Elapsed, TaskRow, fold};
 
 use crate::{
-    Change, JournalEntry, Recheck, RunState, StoreError, StoredRun, TrustRecord, journal::End,
+    Change, JournalEntry, RunState, Settings, StoreError, StoredRun, TrustRecord, journal::End,
 };
 
 /// The rows of a run, by task.
@@ -33,8 +33,8 @@ pub(crate) struct ValidatedBatch {
     pub(crate) rows: HashMap<(RunId, TaskId), TaskRow>,
     /// New states of runs, in order.
     pub(crate) states: Vec<(RunId, RunState)>,
-    /// New recheck settings of runs, in order.
-    pub(crate) rechecks: Vec<(RunId, Recheck)>,
+    /// New settings of runs, in order.
+    pub(crate) settings: Vec<(RunId, Settings)>,
     pub(crate) trust: Vec<TrustRecord>,
 }
 
@@ -88,9 +88,9 @@ impl Index {
                     batch.states.push((*run, *state));
                     continue;
                 }
-                Change::Recheck { run, recheck } => {
+                Change::Settings { run, settings } => {
                     self.run(*run)?;
-                    batch.rechecks.push((*run, *recheck));
+                    batch.settings.push((*run, *settings));
                     continue;
                 }
                 Change::Trust(record) => {
@@ -136,8 +136,8 @@ impl Index {
         for ((run, task), row) in batch.rows {
             self.known(run).rows.insert(task, row);
         }
-        for (run, recheck) in batch.rechecks {
-            self.known(run).stored.recheck = recheck;
+        for (run, settings) in batch.settings {
+            self.known(run).stored.settings = settings;
         }
         for (run, state) in batch.states {
             self.known(run).stored.state = state;

@@ -29,7 +29,7 @@ use self::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Text {
     State(RunId),
-    Recheck(RunId),
+    Settings(RunId),
     Symmetric(RunId),
     Note(Option<RunId>, Note),
 }
@@ -37,14 +37,14 @@ pub(crate) enum Text {
 impl Text {
     pub(crate) fn all(run: RunId) -> [Self; 5] {
         let [events, history] = Note::ALL.map(|note| Self::Note(Some(run), note));
-        [Self::State(run), Self::Recheck(run), Self::Symmetric(run), events, history]
+        [Self::State(run), Self::Settings(run), Self::Symmetric(run), events, history]
     }
 
     /// Returns its path in a data directory.
     pub(crate) fn path(self) -> String {
         match self {
             Self::State(run) => format!("runs/{run}/state.json"),
-            Self::Recheck(run) => format!("runs/{run}/recheck.json"),
+            Self::Settings(run) => format!("runs/{run}/settings.json"),
             Self::Symmetric(run) => format!("runs/{run}/symmetric.json"),
             Self::Note(Some(run), note) => format!("runs/{run}/{}", note.file()),
             Self::Note(None, note) => note.file().to_owned(),
@@ -180,8 +180,8 @@ impl<M: Medium> JournalStore<M> {
             journals.insert(*run, new);
         }
         let mut texts = Vec::new();
-        for (run, recheck) in &batch.rechecks {
-            texts.push((Text::Recheck(*run), manifest::encode_recheck(*run, *recheck)));
+        for (run, settings) in &batch.settings {
+            texts.push((Text::Settings(*run), manifest::encode_settings(*run, *settings)));
         }
         for (run, state) in &batch.states {
             let end = journals.get(run).map_or(self.index.run(*run)?.end, |new| new.end);
@@ -281,8 +281,8 @@ impl<M: Medium> Store for JournalStore<M> {
     fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
         let IndexedRun { stored, plan, end, .. } = self.index.run(run)?;
         let files = self.medium.journal(run);
-        let (manifest, recheck, seals) = (stored.manifest.clone(), stored.recheck, Vec::new());
-        let found = FoundRun { files, manifest, saved: None, recheck, symmetric: None, seals };
+        let (manifest, settings, seals) = (stored.manifest.clone(), stored.settings, Vec::new());
+        let found = FoundRun { files, manifest, saved: None, settings, symmetric: None, seals };
         let (read, fold) = found.survey(plan)?;
         if read == *end {
             return Ok(fold);

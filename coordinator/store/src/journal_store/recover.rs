@@ -6,7 +6,7 @@ use common::{plan::Plan, run::RunId};
 use scheduler::ledger::fold::{self, Fold};
 
 use crate::{
-    Note, Recheck, RunManifest, RunState, StoreError, StoredRun, SymmetricCounts,
+    Note, Recheck, RunManifest, RunState, Settings, StoreError, StoredRun, SymmetricCounts,
     directory::files::{self, DataFiles, RunFiles},
     journal::{
         End, Next, Source,
@@ -30,7 +30,7 @@ pub(crate) struct FoundRun<S = RunFiles> {
     pub(crate) manifest: RunManifest,
     /// `None` if its state never changed.
     pub(crate) saved: Option<SavedState>,
-    pub(crate) recheck: Recheck,
+    pub(crate) settings: Settings,
     /// `None` if they were not counted, or cannot be read.
     pub(crate) symmetric: Option<SymmetricCounts>,
     pub(crate) seals: Vec<Seal>,
@@ -76,14 +76,14 @@ pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<Foun
         return Err(StoreError::damaged(&journal, None, "it is missing"));
     }
     let saved = files::read_decoded(&files.state(), |text| manifest::decode_state(run, text))?;
-    let path = data_files.dir.join(Text::Recheck(run).path());
-    let recheck = files::read_decoded(&path, |text| manifest::decode_recheck(run, text))?;
-    let recheck = recheck.unwrap_or_default();
+    let path = data_files.dir.join(Text::Settings(run).path());
+    let settings = files::read_decoded(&path, |text| manifest::decode_settings(run, text))?;
+    let settings = settings.unwrap_or_else(|| Settings::new(&manifest, Recheck::default()));
     let path = data_files.dir.join(Text::Symmetric(run).path());
     let symmetric = files::read_decoded(&path, |text| manifest::decode_symmetric(run, text));
     let symmetric = symmetric.ok().flatten();
     let seals = segments::seals(&journal, run)?;
-    Ok(Some(FoundRun { files, manifest, saved, recheck, symmetric, seals }))
+    Ok(Some(FoundRun { files, manifest, saved, settings, symmetric, seals }))
 }
 
 /// A walk over a journal: its end so far, and the data that it must agree with.
@@ -314,7 +314,7 @@ fn try_load<M: Medium>(
         let stored = StoredRun {
             manifest: found.manifest.clone(),
             state: found.saved.map_or(RunState::Running, |saved| saved.state),
-            recheck: found.recheck,
+            settings: found.settings,
             elapsed_ms: fold.elapsed.ms(),
         };
         index.insert(IndexedRun { stored, plan, end, rows });

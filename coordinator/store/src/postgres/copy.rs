@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Change, DiskStore, Recheck, RunState, Store, SymmetricCounts, Trust,
+        Change, DiskStore, Recheck, RunState, Settings, Store, SymmetricCounts, Trust,
         conformance::{accepted, lines, manifest, rows, trust},
         postgres::verify_database,
         verify,
@@ -205,7 +205,10 @@ mod tests {
         store.apply(&(0..30).map(accepted).collect::<Vec<_>>()).unwrap();
         let changes = [
             Change::State { run: RunId(2), state: RunState::Paused },
-            Change::Recheck { run: RunId(1), recheck: Recheck::All },
+            Change::Settings {
+                run: RunId(1),
+                settings: Settings { recheck: Recheck::All, priority: 7 },
+            },
             Change::Trust(trust("王后 \\ \"x\"", Trust::Barred)),
         ];
         store.apply(&changes).unwrap();

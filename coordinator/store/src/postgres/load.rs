@@ -1,6 +1,6 @@
 //! The runs and the trust log of a database, read from its tables and checked.
 
-use scheduler::ledger::RecheckSampler;
+use scheduler::ledger::{Recheck, RecheckSampler, Settings};
 
 use crate::{
     StoreError,
@@ -18,7 +18,7 @@ use crate::{
 /// Finds every run of a database, in order of creation.
 pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreError> {
     let rows = link.query(
-        "SELECT run, manifest, state, lines, head, symmetric_counts, recheck FROM queens.runs",
+        "SELECT run, manifest, state, lines, head, symmetric_counts, settings FROM queens.runs",
         &[],
     )?;
     let mut all = Vec::new();
@@ -38,10 +38,11 @@ pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreErro
             let files = Table { link: link.clone(), run };
             let symmetric: Option<&str> = row.get(5);
             let symmetric = symmetric.and_then(|text| manifest::decode_symmetric(run, text).ok());
-            let recheck: Option<&str> = row.get(6);
-            let recheck = recheck.map(|text| manifest::decode_recheck(run, text)).transpose()?;
-            let (recheck, seals) = (recheck.unwrap_or_default(), vec![end]);
-            Ok(FoundRun { files, manifest, saved, recheck, symmetric, seals })
+            let settings: Option<&str> = row.get(6);
+            let settings = settings.map(|text| manifest::decode_settings(run, text)).transpose()?;
+            let settings = settings.unwrap_or_else(|| Settings::new(&manifest, Recheck::default()));
+            let seals = vec![end];
+            Ok(FoundRun { files, manifest, saved, settings, symmetric, seals })
         };
         all.push(found().map_err(|what| {
             let place = format!("{}, table queens.runs, run {name}", link.place());

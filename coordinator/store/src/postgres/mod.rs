@@ -159,10 +159,10 @@ impl Medium for Database {
     }
 
     fn create(&mut self, run: &IndexedRun) -> Result<(), StoreError> {
-        let StoredRun { manifest, recheck, .. } = &run.stored;
-        let text = manifest::encode_recheck(manifest.run, *recheck);
-        let recheck = put_text(Text::Recheck(manifest.run), &text);
-        self.transact(vec![put_run(manifest, &run.end), recheck])
+        let StoredRun { manifest, settings, .. } = &run.stored;
+        let text = manifest::encode_settings(manifest.run, *settings);
+        let settings = put_text(Text::Settings(manifest.run), &text);
+        self.transact(vec![put_run(manifest, &run.end), settings])
     }
 
     fn delete(&mut self, run: RunId) -> Result<(), StoreError> {

@@ -72,7 +72,7 @@ CREATE TABLE queens.runs (
     run text PRIMARY KEY,
     manifest text NOT NULL,
     state text,
-    recheck text,
+    settings text,
     symmetric_counts text,
     lines bigint NOT NULL,
     head text NOT NULL

@@ -188,7 +188,7 @@ pub(super) fn put_named(name: &str, text: &str) -> Step {
 pub(super) fn select(text: Text) -> Option<(RunId, &'static str)> {
     Some(match text {
         Text::State(run) => (run, "SELECT state FROM queens.runs WHERE run = $1"),
-        Text::Recheck(run) => (run, "SELECT recheck FROM queens.runs WHERE run = $1"),
+        Text::Settings(run) => (run, "SELECT settings FROM queens.runs WHERE run = $1"),
         Text::Symmetric(run) => (run, "SELECT symmetric_counts FROM queens.runs WHERE run = $1"),
         Text::Note(..) => return None,
     })
@@ -197,7 +197,7 @@ pub(super) fn select(text: Text) -> Option<(RunId, &'static str)> {
 pub(super) fn put_text(text: Text, content: &str) -> Step {
     let (run, sql) = match text {
         Text::State(run) => (run, "UPDATE queens.runs SET state = $2 WHERE run = $1"),
-        Text::Recheck(run) => (run, "UPDATE queens.runs SET recheck = $2 WHERE run = $1"),
+        Text::Settings(run) => (run, "UPDATE queens.runs SET settings = $2 WHERE run = $1"),
         Text::Symmetric(run) => {
             (run, "UPDATE queens.runs SET symmetric_counts = $2 WHERE run = $1")
         }

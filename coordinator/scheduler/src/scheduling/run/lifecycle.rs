@@ -4,13 +4,13 @@ use super::{
     super::{clock::Ticks, task_table::Stage},
     Run,
 };
-use crate::ledger::{Change, Recheck, RunState};
+use crate::ledger::{Change, Recheck, RunState, Settings};
 
 /// State of a run that commands change; restored if a command cannot be stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifecycle {
     pub(super) state: RunState,
-    pub(super) recheck: Recheck,
+    pub(super) settings: Settings,
     /// Whether the run's completion was announced, and nothing that changes its checks is awaited since.
     pub(super) is_announced: bool,
     /// Number of the rechecks that an operator asked for after the run's end and that are not all made.
@@ -20,10 +20,10 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(super) fn of(state: RunState, recheck: Recheck) -> Self {
+    pub(super) fn of(state: RunState, settings: Settings) -> Self {
         let is_announced =
             matches!(state, RunState::Complete | RunState::Contradicted | RunState::Disputed);
-        Self { state, recheck, is_announced, asked: 0, stalled_since: None }
+        Self { state, settings, is_announced, asked: 0, stalled_since: None }
     }
 }
 
@@ -107,7 +107,7 @@ impl Run {
     /// Only runs that recheck all tasks wait, once no task is open.
     pub(crate) fn wait_for_tokens(&mut self, now: Ticks) {
         let counted = self.tasks.number(Stage::Done) + self.tasks.number(Stage::Disputed);
-        let waits = counted == self.tasks.len() && self.life.recheck == Recheck::All;
+        let waits = counted == self.tasks.len() && self.life.settings.recheck == Recheck::All;
         let since = self.counted_since.unwrap_or((now, self.elapsed_ms()));
         let is_served = self.life.state == RunState::Running || self.is_rechecking();
         self.counted_since = (waits && is_served).then_some(since);

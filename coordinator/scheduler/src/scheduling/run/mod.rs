@@ -33,7 +33,7 @@ use super::{
     task_table::{Stage, TaskTable, WorkerCount},
 };
 use crate::ledger::{
-    Confirmation, Recheck, RecheckSampler, RunManifest, RunState, StoredRun, TaskState,
+    Confirmation, Recheck, RecheckSampler, RunManifest, RunState, Settings, StoredRun, TaskState,
 };
 
 /// Maximum shown time since the last call; workers usually call again earlier.
@@ -126,13 +126,13 @@ pub(super) fn memory_bytes(worker: &WorkerInfo) -> u64 {
 
 impl Run {
     pub(super) fn new(stored: StoredRun, plan: Plan, sampler: RecheckSampler) -> Self {
-        let StoredRun { manifest, state, recheck, elapsed_ms } = stored;
+        let StoredRun { manifest, state, settings, elapsed_ms } = stored;
         let tasks = TaskTable::new(&plan);
         Self {
             manifest,
             memory: MemoryNeeds { needs: PlanNeeds::new(&plan), known: RefCell::default() },
             plan,
-            life: Lifecycle::of(state, recheck),
+            life: Lifecycle::of(state, settings),
             failed: BTreeMap::new(),
             sampler,
             rechecks: RecheckQueue::default(),
@@ -182,7 +182,15 @@ impl Run {
     }
 
     pub(super) fn recheck(&self) -> Recheck {
-        self.life.recheck
+        self.life.settings.recheck
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        self.life.settings
+    }
+
+    pub(super) fn set_priority(&mut self, priority: i32) {
+        self.life.settings.priority = priority;
     }
 
     pub(super) fn rechecks(&self) -> &RecheckQueue {

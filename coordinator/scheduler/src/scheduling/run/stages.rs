@@ -235,7 +235,7 @@ impl Run {
 
     /// Returns whether a task is selected at random for a recheck.
     pub(crate) fn is_selected(&self, task: TaskIx) -> bool {
-        self.sampler.selects(self.manifest.run, id(task), self.life.recheck)
+        self.sampler.selects(self.manifest.run, id(task), self.life.settings.recheck)
     }
 
     /// Queues a recheck of a done task that no worker holds; returns whether it is new.
@@ -276,7 +276,8 @@ impl Run {
     pub(crate) fn charge_first_count(&mut self, task: TaskIx, guaranteed: bool) -> bool {
         let limit = self.tasks.total_cost() / FIRST_COUNTS_PART;
         let cost = self.first_rechecks_cost.saturating_add(self.cost(task));
-        let is_charged = self.life.recheck == Recheck::Auto && (guaranteed || cost <= limit);
+        let is_charged =
+            self.life.settings.recheck == Recheck::Auto && (guaranteed || cost <= limit);
         if is_charged {
             self.first_rechecks_cost = cost;
         }
@@ -284,7 +285,7 @@ impl Run {
     }
 
     pub(crate) fn set_recheck(&mut self, recheck: Recheck) {
-        self.life.recheck = recheck;
+        self.life.settings.recheck = recheck;
     }
 
     /// Notes rechecks that an operator asked for after the run's end.

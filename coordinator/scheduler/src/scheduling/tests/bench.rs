@@ -17,7 +17,7 @@ use common::{
 };
 
 use super::super::{worker::Purpose, *};
-use crate::ledger::{Recheck, RunManifest, TaskRow};
+use crate::ledger::{Recheck, RunManifest, Settings, TaskRow};
 
 pub(super) const RUN: RunId = RunId(7);
 
@@ -368,7 +368,7 @@ impl Bench {
 
     /// Restarts the coordinator with all its decisions on disk.
     pub(super) fn restart(&mut self) {
-        let recheck = self.run().recheck();
+        let mut settings = Settings { priority: 0, ..self.run().settings() };
         let (mut state, mut trust) = (RunState::Running, Vec::new());
         let mut rows = BTreeMap::new();
         for (change, sequence) in self.history.iter().zip(1..) {
@@ -382,6 +382,8 @@ impl Bench {
                 trust.push(record.bounded());
             } else if let Change::State { state: new, .. } = change {
                 state = *new;
+            } else if let Change::Settings { settings: new, .. } = change {
+                settings = *new;
             }
         }
         self.scheduler = Scheduler::new(self.config.clone(), 2);
@@ -389,8 +391,8 @@ impl Bench {
         let trusted = self.workers.values().filter(|worker| worker.trusted);
         self.scheduler.restore_trusted_tokens(trusted.filter_map(|worker| worker.token.clone()));
         trust.iter().for_each(|record| self.scheduler.restore_trust(record));
-        let run = StoredRun::new(RunManifest::new(RUN, self.plan, 0, 0), recheck);
-        self.scheduler.add_run(StoredRun { state, ..run }, self.plan.clone());
+        let run = StoredRun::new(RunManifest::new(RUN, self.plan, 0, 0), settings.recheck);
+        self.scheduler.add_run(StoredRun { state, settings, ..run }, self.plan.clone());
         for (task, row) in rows {
             self.scheduler.restore_task(RUN, task, &row);
         }

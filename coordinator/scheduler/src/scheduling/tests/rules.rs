@@ -82,8 +82,18 @@ fn runs_are_served_by_priority_then_by_preference_then_by_age() {
         add(&mut bench, run, priority, 10);
     }
     let expected = [urgent, preferred, RUN, younger];
-    let served: Vec<_> = bench.scheduler.runs().iter().map(|run| run.manifest.run).collect();
-    assert_eq!(served, expected);
+    let served = |bench: &Bench| {
+        let runs = bench.scheduler.runs();
+        runs.iter().map(|run| (run.manifest.run, run.priority)).collect::<Vec<_>>()
+    };
+    let before = [(urgent, 5), (preferred, 0), (RUN, 0), (younger, 0)];
+    assert_eq!(served(&bench), before);
+    // An operator changes the priority, the store fails, and the change is undone.
+    let now = Millis(bench.now);
+    bench.scheduler.control(younger, Command::Priority(6), now).unwrap();
+    assert_eq!(served(&bench)[0], (younger, 6));
+    bench.scheduler.undo_command();
+    assert_eq!(served(&bench), before);
     let mut order = Vec::new();
     for _ in 0..30 {
         bench.now += 1_000;

@@ -13,7 +13,7 @@ use super::{
     super::*,
     bench::{Bench, RUN, read},
 };
-use crate::ledger::{Confirmation, EntryKind, Recheck, Trust, TrustRecord, test_records};
+use crate::ledger::{Confirmation, EntryKind, Recheck, Settings, Trust, TrustRecord, test_records};
 
 impl Bench {
     /// Takes steps, and describes their outcomes.
@@ -226,6 +226,10 @@ impl Bench {
             "cancel" => Command::Cancel,
             "retry" => Command::Unpark,
             "recheck" => Command::Recheck(read(words[0])),
+            "priority" if words.is_empty() => {
+                return Some(self.run().settings().priority.to_string());
+            }
+            "priority" => Command::Priority(read(words[0])),
             "bar" | "suspect" => {
                 let failed = Trust::SelfTestFailed { from_unix_ms: 0 };
                 let trust = if verb == "bar" { Trust::Barred } else { failed };
@@ -394,7 +398,12 @@ impl Bench {
                     format!("{:?} by {}", entry.kind, name(entry.record.worker)).to_lowercase()
                 }),
                 Change::State { state, .. } => Some(format!("run {}", state.name())),
-                Change::Recheck { recheck, .. } => Some(format!("recheck {recheck}")),
+                Change::Settings { settings: Settings { recheck, priority: 0 }, .. } => {
+                    Some(format!("recheck {recheck}"))
+                }
+                Change::Settings { settings, .. } => {
+                    Some(format!("priority {}", settings.priority))
+                }
                 Change::Trust(TrustRecord { worker, trust, reason, .. }) => {
                     Some(format!("{} {trust:?} ({reason})", name(*worker)))
                 }

@@ -79,15 +79,15 @@ fn an_altered_line_with_a_right_check_sum_breaks_the_chain() {
 }
 
 #[test]
-fn a_damaged_recheck_setting_is_refused() {
+fn damaged_settings_are_refused() {
     let disk = OnDisk::closed(&[&[accepted(0)]]);
-    let path = disk.journal().with_file_name("recheck.json");
+    let path = disk.journal().with_file_name("settings.json");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("auto", "all")).unwrap();
     let start = DiskStore::open(disk.dir()).unwrap_err().to_string();
     let check = crate::verify(disk.dir()).unwrap_err().to_string();
     for error in [start, check] {
-        assert!(error.contains("recheck.json"), "{error}");
+        assert!(error.contains("settings.json"), "{error}");
     }
 }
 
