@@ -1,4 +1,4 @@
-//! The machines over time: the events of those that come and go.
+//! The machines over time: events of those that come and go, and what each did in the last 24 hours.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,11 +39,83 @@ impl Presence {
     }
 }
 
-/// The machines that the scheduler knows.
-#[derive(Debug, Default)]
+/// Length of a slot of the last 24 hours.
+pub const SLOT_MS: u64 = 900_000;
+
+/// Number of slots.
+const SLOTS: usize = 96;
+
+/// Maximum number of machines that are remembered though the scheduler has forgotten them.
+const MAX_GONE: usize = 1_000;
+
+/// How often a machine was seen counting and waiting, by slot.
+type Seen = [[u8; 2]; SLOTS];
+
+#[derive(Debug)]
+struct Machine {
+    name: String,
+    presence: Presence,
+    seen: Box<Seen>,
+}
+
+/// The machines that the scheduler knows, and some that it has forgotten.
+#[derive(Debug)]
 pub(super) struct Fleet {
     watched: Millis,
-    machines: HashMap<WorkerId, Presence>,
+    since: Option<Millis>,
+    /// The number of the current slot since 1970.
+    slot: u64,
+    /// The number of observations, by slot.
+    observed: [u8; SLOTS],
+    machines: HashMap<WorkerId, Machine>,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        let (watched, since, observed) = (Millis::default(), None, [0; SLOTS]);
+        Self { watched, since, slot: 0, observed, machines: HashMap::new() }
+    }
+}
+
+/// What a machine did in the last 24 hours, oldest first: the parts of each slot in which it counted and waited.
+pub type Strip = Vec<[f64; 2]>;
+
+/// What machines did since the coordinator's start, for at most 24 hours.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    pub since_unix_ms: u64,
+    /// One strip per requested machine.
+    pub strips: Vec<Strip>,
+    /// Machines that the scheduler has forgotten.
+    pub gone: Vec<(WorkerId, String, Strip)>,
+}
+
+impl Fleet {
+    /// Enters the slot of `now`, and empties it and those that were skipped.
+    fn enter_slot(&mut self, now: Millis) -> usize {
+        let slot = (now.0 / SLOT_MS).max(self.slot);
+        self.since.get_or_insert(now);
+        for stale in (self.slot + 1..=slot).rev().take(SLOTS) {
+            let at = index(stale);
+            self.observed[at] = 0;
+            self.machines.values_mut().for_each(|machine| machine.seen[at] = [0; 2]);
+        }
+        self.slot = slot;
+        let at = index(slot);
+        self.observed[at] = self.observed[at].saturating_add(1);
+        at
+    }
+
+    fn strip(&self, seen: &Seen) -> Strip {
+        let part = |of: u8, all: u8| f64::from(of) / f64::from(all.max(1));
+        let slots = (1..=SLOTS as u64).map(|after| index(self.slot + after));
+        slots.map(|at| seen[at].map(|of| part(of, self.observed[at]))).collect()
+    }
+}
+
+/// Returns the place of a slot in memory.
+fn index(slot: u64) -> usize {
+    usize::try_from(slot % SLOTS as u64).expect("fewer than SLOTS")
 }
 
 impl Driver {
@@ -53,12 +125,27 @@ impl Driver {
             return;
         }
         self.fleet.watched = now;
-        let before = std::mem::take(&mut self.fleet.machines);
+        let slot = self.fleet.enter_slot(now);
+        let mut before = std::mem::take(&mut self.fleet.machines);
         let mut changes = BTreeMap::<_, Vec<WorkerId>>::new();
-        for (id, _, state) in self.scheduler.worker_states(now) {
-            let known = before.get(&id).copied();
+        for (id, state) in self.scheduler.worker_states(now) {
+            let mut machine = before.remove(&id);
+            let known = machine.as_ref().map(|machine| machine.presence);
             let Some(presence) = Presence::of(state).or(known) else { continue };
-            self.fleet.machines.insert(id, presence);
+            let name = machine.as_mut().map(|machine| std::mem::take(&mut machine.name));
+            let name = name.unwrap_or_else(|| self.name_of(id));
+            let mut seen = machine.map_or_else(|| Box::new([[0; 2]; SLOTS]), |known| known.seen);
+            let activity = match presence {
+                Presence::Here if matches!(state, WorkerState::Working | WorkerState::Draining) => {
+                    Some(0)
+                }
+                Presence::Here => Some(1),
+                _ => None,
+            };
+            if let Some(activity) = activity {
+                seen[slot][activity] = seen[slot][activity].saturating_add(1);
+            }
+            self.fleet.machines.insert(id, Machine { name, presence, seen });
             if known == Some(presence) {
                 continue;
             }
@@ -72,6 +159,8 @@ impl Driver {
             };
             changes.entry(change).or_default().push(id);
         }
+        let gone = before.into_iter().filter(|(_, machine)| *machine.seen != [[0; 2]; SLOTS]);
+        self.fleet.machines.extend(gone.take(MAX_GONE));
         for ((kind, what), ids) in changes {
             let names: Vec<_> = ids.iter().take(3).map(|id| self.name_of(*id)).collect();
             let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -82,5 +171,19 @@ impl Driver {
             };
             self.note(None, (kind, &text), &None);
         }
+    }
+
+    /// Returns what these machines did, and the machines that the scheduler has forgotten.
+    pub(super) fn activity(&self, of: &[WorkerId]) -> Activity {
+        let known = |id: &WorkerId| self.fleet.machines.get(id);
+        let strip = |id| known(id).map_or_else(Strip::new, |known| self.fleet.strip(&known.seen));
+        let is_gone = |id: &WorkerId| self.scheduler.worker_name(*id).is_none();
+        let gone = self.fleet.machines.iter().filter(|(id, _)| is_gone(id));
+        let mut gone: Vec<_> = gone
+            .map(|(id, machine)| (*id, machine.name.clone(), self.fleet.strip(&machine.seen)))
+            .collect();
+        gone.sort_by(|one, other| (&one.1, one.0).cmp(&(&other.1, other.0)));
+        let since_unix_ms = self.fleet.since.unwrap_or_default().0;
+        Activity { since_unix_ms, strips: of.iter().map(strip).collect(), gone }
     }
 }

@@ -22,6 +22,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     Driver, DriverError,
+    fleet::Activity,
     notes::RunEvent,
     outcome::Outcome,
     request::{By, Request, RequestError, Senders, Stopped},
@@ -95,6 +96,8 @@ requests! {
     /// Returns later events of one run, or of all runs and the cluster, oldest first.
     read events(run: Option<RunId>, after: u64) -> Result<Vec<RunEvent>, Stopped> =
         |driver| driver.events(run, after);
+    /// Returns what these machines did in the last 24 hours, and the machines that are forgotten.
+    read activity(of: Vec<WorkerId>) -> Result<Activity, Stopped> = |driver| driver.activity(&of);
     /// Returns the sequence number of the newest event; 0 without events.
     read last_event() -> Result<u64, Stopped> = |driver| driver.last_event();
     /// Records an event of the cluster.

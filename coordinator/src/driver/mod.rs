@@ -36,6 +36,7 @@ use tokio::{
 };
 
 pub use self::{
+    fleet::{Activity, SLOT_MS, Strip},
     handle::{DriverHandle, LOCAL_WORKER},
     notes::RunEvent,
     outcome::Outcome,

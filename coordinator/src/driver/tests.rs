@@ -332,6 +332,18 @@ fn machines_that_come_and_go_are_events_and_many_are_one() {
     assert!(later.contains(&"silent: worker-7 fell silent".to_owned()), "{later:?}");
     assert!(later.contains(&"lost: worker-7 stayed silent and lost the leases".to_owned()));
     assert!(later.len() < 6, "{later:?}");
+    let (worker, _) = bench.driver.known_workers().find(|(_, name)| name == "worker-7").unwrap();
+    let now = bench.driver.activity(&[worker]);
+    assert_eq!((now.strips[0].len(), now.gone.len()), (96, 0));
+    let [counting, waiting] = now.strips[0][95];
+    assert!(counting > 0.0 && counting < 0.5 && waiting == 0.0, "{:?}", now.strips[0][95]);
+    // The scheduler forgets lost machines after an hour; a day later nothing is known of them.
+    events(&mut bench, 4_000);
+    let later = bench.driver.activity(&[worker]);
+    assert_eq!((later.gone.len(), later.gone[0].1.as_str()), (40, "worker-1"));
+    assert!(later.strips[0].iter().any(|[counting, _]| *counting > 0.0));
+    events(&mut bench, 86_400);
+    assert_eq!(bench.driver.activity(&[]).gone.len(), 0);
     // The log is stored like any other.
     let stored = bench.driver.store.note(None, store::Note::Events).unwrap();
     assert!(stored.is_some_and(|text| text.contains("worker-7 came back")));

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use store::{EntryKind, JournalCursor};
 use view::{
     Figure, RunView, SHOWN_WORKERS, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
-    text::{brief, percent, plural, thousands},
+    text::{brief, minute, percent, plural, thousands},
     worker_rows,
 };
 
@@ -26,7 +26,7 @@ use super::{
     sessions::Reader,
 };
 use crate::{
-    driver::{DriverHandle, RequestError},
+    driver::{Activity, DriverHandle, RequestError, SLOT_MS, Strip},
     message,
 };
 
@@ -214,13 +214,19 @@ pub(super) fn section(view: &RunView, operator: bool) -> Markup {
                 p data-figure="machines" data-full { (view.figures.machines.full()) }
                 a href="/workers" { "View all workers" }
             }
-            @if view.ended { (table(&view.workers, &OF_ENDED, &SHARE_HEADS, false)) }
-            @else { (table(&view.workers, &ALL, &SHARE_HEADS, operator)) }
+            @if view.ended { (table(&view.workers, &OF_ENDED, &SHARE_HEADS, &[], false)) }
+            @else { (table(&view.workers, &ALL, &SHARE_HEADS, &[], operator)) }
         }
     }
 }
 
-fn table(rows: &[WorkerRow], columns: &[usize], more: &[&str], operator: bool) -> Markup {
+fn table(
+    rows: &[WorkerRow],
+    columns: &[usize],
+    more: &[&str],
+    strips: &[Strip],
+    operator: bool,
+) -> Markup {
     let own = |&place: &usize| match place == TASKS && !more.is_empty() {
         true => "Tasks",
         false => WORKER_COLUMNS[place].head,
@@ -233,12 +239,14 @@ fn table(rows: &[WorkerRow], columns: &[usize], more: &[&str], operator: bool) -
                     @for head in heads() {
                         th scope="col" title=[["Speed", "All tasks"].contains(&head).then_some(WORKER_LEGEND)] { (head) }
                     }
+                    @if !strips.is_empty() { th scope="col" { "Last 24 h" } }
                     @if operator { th.scripted scope="col" { "Commands" } }
                 } }
-                tbody { @for row in rows { tr data-id=(row.id) data-state=(state(row)) {
+                tbody { @for (place, row) in rows.iter().enumerate() { tr data-id=(row.id) data-state=(state(row)) {
                     @for (head, cell) in heads().zip(&row.cells) {
                         td data-head=(head) data-none[cell == "–"] { (cell) }
                     }
+                    @if let Some(strip) = strips.get(place) { td data-head="Last 24 h" { (heat(strip)) } }
                     @if operator { td.scripted {} }
                 } } }
             }
@@ -246,6 +254,33 @@ fn table(rows: &[WorkerRow], columns: &[usize], more: &[&str], operator: bool) -
         @if operator {
             // The script copies the buttons into each row, so that the page contains them once.
             div id="worker-commands" hidden { (buttons(&COMMANDS, "/api/v1/workers/", "", None, None)) }
+        }
+    }
+}
+
+/// Draws what a machine did: counting, darker for a larger part of the slot, or waiting.
+fn heat(strip: &Strip) -> Markup {
+    let level = |[counting, waiting]: [f64; 2]| match () {
+        () if counting > 0.75 => Some(3),
+        () if counting > 0.25 => Some(2),
+        () if counting > 0.0 => Some(1),
+        () => (waiting > 0.0).then_some(0),
+    };
+    let mut paths = [const { String::new() }; 4];
+    for (place, slot) in strip.iter().enumerate() {
+        if let Some(level) = level(*slot) {
+            paths[level] += &format!("M{place} 0h1v1h-1z");
+        }
+    }
+    let hours = |at: usize| {
+        let slots: f64 = strip.iter().map(|slot| slot[at]).sum();
+        brief(slots * SLOT_MS as f64 / 1e3)
+    };
+    let text = format!("counting {}, waiting {}", hours(0), hours(1));
+    html! {
+        svg.heat viewBox="0 0 96 1" preserveAspectRatio="none" role="img" aria-label=(text) {
+            title { (text) }
+            @for (level, path) in paths.iter().enumerate() { @if !path.is_empty() { path class=(format!("h{level}")) d=(path) {} } }
         }
     }
 }
@@ -270,17 +305,31 @@ pub(super) async fn workers(
     let page_of = app.driver.workers(part).await?;
     let workers: Vec<_> = page_of.workers.iter().map(message::worker).collect();
     let away = page_of.totals.of(scheduler::WorkerState::Away).workers;
-    let (rows, all) = (worker_rows(&workers), page_of.totals.all().workers + away);
+    let (mut rows, all) = (worker_rows(&workers), page_of.totals.all().workers + away);
     let end = from.saturating_add(rows.len());
+    let id = |row: &WorkerRow| u128::from_str_radix(&row.id, 16).map(WorkerId).unwrap_or_default();
+    let Activity { since_unix_ms, mut strips, mut gone } =
+        app.driver.activity(rows.iter().map(id).collect()).await?;
+    let number_gone = gone.len();
+    gone.truncate(if from == 0 { MAX_LISTED_GONE } else { 0 });
+    for (id, name, strip) in gone {
+        rows.push(gone_row(id.to_string(), name, Counted::default()));
+        strips.push(strip);
+    }
     let body = html! {
         body {
             header { div.title { h1 { "Workers" } a href="/" { "Back to the run" } } }
             main id="main" {
                 section.machines aria-labelledby="these" {
                     h2 id="these" {
-                        @if rows.is_empty() { "None" } @else { (from + 1) " to " (end) " of " (all) }
+                        @if end == from { "None" } @else { (from + 1) " to " (end) " of " (all) }
+                        @if number_gone > 0 { ", and " (number_gone) " gone" }
                     }
-                    (table(&rows, &ALL, &[], operator))
+                    p.sub { svg.heat.key viewBox="0 0 4 1" aria-hidden="true" {
+                        @for level in 0..4 { path class=(format!("h{level}")) d=(format!("M{level} 0h1v1h-1z")) {} }
+                    } " Waiting, and counting up to a quarter, three quarters or all of 15 minutes; empty: away or not observed. Observed since "
+                        time data-ms=(since_unix_ms) { (minute(since_unix_ms, true)) " UTC" } ", the coordinator's start." }
+                    (table(&rows, &ALL, &[], &strips, operator))
                     p {
                         @if from > 0 {
                             a href=(format!("/workers?from={}", from.saturating_sub(SHOWN_WORKERS))) { "Previous" } " "

@@ -408,15 +408,10 @@ impl Scheduler {
         Some(name).filter(|name| !name.is_empty())
     }
 
-    /// Returns identity, number of threads and state of every known worker.
-    pub fn worker_states(
-        &self,
-        now: Millis,
-    ) -> impl Iterator<Item = (WorkerId, u32, WorkerState)> + '_ {
-        let workers = self.workers.iter();
-        workers.map(move |(number, worker)| {
-            (self.workers[number].id, worker.info.threads, self.worker_state(number, now))
-        })
+    /// Returns identity and state of every known worker.
+    pub fn worker_states(&self, now: Millis) -> impl Iterator<Item = (WorkerId, WorkerState)> + '_ {
+        let numbers = self.workers.iter().map(|(number, _)| number);
+        numbers.map(move |number| (self.workers[number].id, self.worker_state(number, now)))
     }
 
     /// Returns a selection of the known workers.

@@ -100,7 +100,8 @@ mod tests {
         let mut log = EventLog::default();
         log.add(Event::new(0, "barred", "a machine"));
         for unix_ms in 1..1_000 {
-            log.add(Event::new(unix_ms, ["joined", "lost"][unix_ms as usize % 2], "a machine"));
+            let kind = if unix_ms % 2 == 0 { "joined" } else { "lost" };
+            log.add(Event::new(unix_ms, kind, "a machine"));
         }
         let times: Vec<_> = log.events().map(|event| event.unix_ms).collect();
         assert!(times[0] == 0 && times[1..].iter().copied().eq(701..1_000), "{times:?}");
