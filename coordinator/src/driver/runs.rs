@@ -184,7 +184,7 @@ impl Driver {
     }
 
     /// Returns identities and names of the workers that have called.
-    fn known_workers(&self) -> impl Iterator<Item = (WorkerId, String)> + use<> {
+    pub(super) fn known_workers(&self) -> impl Iterator<Item = (WorkerId, String)> + use<> {
         self.workers_in(|_| true)
     }
 

@@ -406,15 +406,8 @@ pub struct WorkerTotals {
 
 impl From<v1::WorkerTotals> for WorkerTotals {
     fn from(totals: v1::WorkerTotals) -> Self {
-        let v1::WorkerTotals {
-            workers,
-            threads,
-            silent,
-            reconnecting,
-            barred,
-            failing,
-            away,
-        } = totals;
+        let v1::WorkerTotals { workers, threads, silent, reconnecting, barred, failing, away } =
+            totals;
         Self { workers, threads, silent, reconnecting, barred, failing, away }
     }
 }
