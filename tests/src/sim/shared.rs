@@ -91,8 +91,8 @@ pub(super) struct Checker {
     /// Holder of each lease, stored or not.
     epochs: BTreeMap<(TaskId, Epoch), WorkerId>,
     highest: BTreeMap<TaskId, Epoch>,
-    /// Counts of each task and their authors.
-    by: BTreeMap<TaskId, Vec<(WorkerId, u64)>>,
+    /// The counts of each task, of which the ledger keeps two equal ones.
+    rows: BTreeMap<TaskId, TaskRow>,
     settled: BTreeSet<TaskId>,
     pub(super) barred: BTreeSet<WorkerId>,
     /// Whether the scenario has wrong counts.
@@ -110,7 +110,7 @@ impl Checker {
             reported: BTreeSet::new(),
             epochs: BTreeMap::new(),
             highest: BTreeMap::new(),
-            by: BTreeMap::new(),
+            rows: BTreeMap::new(),
             settled: BTreeSet::new(),
             barred: BTreeSet::new(),
             has_errors,
@@ -159,36 +159,32 @@ impl Checker {
     fn recorded(&mut self, entry: &JournalEntry) {
         let (seed, record) = (self.seed, &entry.record);
         self.reported.insert((record.task, record.count));
+        let row = self.rows.entry(record.task).or_default();
+        let applied = row.apply(entry, row.sequence + 1);
+        assert!(applied.is_ok(), "seed {seed}: {record:?}: {applied:?}");
+        let standing = row.state.standing();
+        let before = match standing {
+            Some(count) => self.durable.insert(record.task, count),
+            None => self.durable.remove(&record.task),
+        };
         match entry.kind {
             EntryKind::Accepted => {
-                let before = self.durable.insert(record.task, record.count);
                 assert_eq!(before, None, "seed {seed}: {record:?} is accepted twice");
-                self.by.insert(record.task, vec![(record.worker, record.count)]);
             }
             EntryKind::Confirmed => {
-                let first = self.durable.get(&record.task);
-                assert_eq!(first, Some(&record.count), "seed {seed}: {record:?}");
-                self.by.entry(record.task).or_default().push((record.worker, record.count));
+                assert_eq!(before, Some(record.count), "seed {seed}: {record:?}");
                 self.confirmed += 1;
             }
             EntryKind::Disputed | EntryKind::Recounted => {
-                self.durable.remove(&record.task);
-                self.by.entry(record.task).or_default().push((record.worker, record.count));
+                assert_eq!(standing, None, "seed {seed}: {record:?}");
                 self.conflicts += 1;
             }
             EntryKind::Settled => {
-                self.durable.insert(record.task, record.count);
+                assert_eq!(standing, Some(record.count), "seed {seed}: {record:?}");
                 self.settled.insert(record.task);
             }
             EntryKind::Voided => {
                 assert!(!self.settled.contains(&record.task), "seed {seed}: {record:?} was final");
-                let counts = self.by.entry(record.task).or_default();
-                counts.retain(|(worker, _)| *worker != record.worker);
-                let agree = counts.iter().all(|(_, count)| *count == counts[0].1);
-                match counts.first() {
-                    Some((_, count)) if agree => drop(self.durable.insert(record.task, *count)),
-                    Some(_) | None => drop(self.durable.remove(&record.task)),
-                }
             }
         }
     }
