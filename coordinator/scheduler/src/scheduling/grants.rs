@@ -145,13 +145,18 @@ impl Scheduler {
         cost as f64 / known.speed.per_second().unwrap_or(assumed)
     }
 
-    /// Returns the first run of a higher priority that has pending tasks for a worker.
+    /// Returns the first run of a higher priority that has pending tasks or rechecks for a worker.
     fn pending_before(&self, run: RunIx, worker: WorkerIx) -> Option<RunIx> {
         let (priority, now) = (self.runs[run].settings().priority, self.clock.ticks());
         let higher = self.order.iter().copied();
         let mut higher = higher.take_while(|&of| self.runs[of].settings().priority > priority);
         higher.find(|&of| {
-            self.runs[of].tasks().number(Stage::Pending) > 0 && self.serves(of, worker, now)
+            let has_work = || {
+                self.runs[of].tasks().number(Stage::Pending) > 0
+                    || self.choose_recheck(of, worker).is_some()
+                    || self.choose_own_recheck(of, worker).is_some()
+            };
+            self.serves(of, worker, now) && has_work()
         })
     }
 

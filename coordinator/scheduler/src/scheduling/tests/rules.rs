@@ -154,6 +154,15 @@ fn the_last_tasks_of_a_run_do_not_wait_for_a_run_of_lower_priority() {
         }
         assert!(open(&bench, RUN) > 300, "the higher run waits: {} open", open(&bench, OTHER));
     }
+    // Nor do its rechecks, although the worker's queue is full of other tasks.
+    bench.worker(1).wants = 0.004;
+    bench.steps("1 sync");
+    bench.scheduler.control(OTHER, Command::Recheck(Recheck::All), Millis(bench.now)).unwrap();
+    bench.worker(1).wants = 0.0;
+    let request = bench.workers[&1].request();
+    let reply = bench.call(1, &request);
+    assert!(!request.held.is_empty() && !reply.grants.is_empty(), "{reply:?}");
+    assert_eq!(reply.grants[0].lease.task.run, OTHER);
 }
 
 #[test]
