@@ -279,7 +279,11 @@ async fn calls_of_workers_and_other_requests_take_turns() {
     let (names, mut handled) = tokio::sync::mpsc::unbounded_channel();
     let request = |name: String| {
         let names = names.clone();
-        Request::new(false, move |_| Ok(names.send(name).unwrap())).0
+        let work = move |_: &mut Driver| {
+            names.send(name).unwrap();
+            Ok(())
+        };
+        Request::new(false, work).0
     };
     for number in 0..4 {
         senders.workers.send(request(format!("worker {number}"))).await.unwrap();
