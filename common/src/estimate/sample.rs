@@ -587,6 +587,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_gpu_and_cpus_counted_the_same_in_every_task() {
+        let [cpus, gpu]: [&[u8]; 2] = [
+            include_bytes!("../../../docs/certificates/n22.json.counts"),
+            include_bytes!("../../../docs/certificates/n22-h100.json.counts"),
+        ];
+        assert_eq!(certified(22, cpus).counts, certified(22, gpu).counts);
+    }
+
     /// Intervals contain the truth in the lease order of certified runs.
     #[test]
     fn estimates_of_certified_runs_cover_the_truth() {
