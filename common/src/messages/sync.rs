@@ -43,7 +43,7 @@ pub struct PackageRequest {
     pub core_seconds: f64,
 }
 
-/// What the packages of a token may hold.
+/// Limits of a token's packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageLimits {

@@ -38,7 +38,7 @@ pub struct TokenEntry {
     /// Maximum number of machines that may count with the token, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<NonZeroU32>,
-    /// What the token's packages may hold, unless it is the default.
+    /// Limits of the token's packages, unless they are the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<PackageLimits>,
 }
@@ -53,7 +53,7 @@ pub struct NewToken<'a> {
     pub trusted: bool,
     /// Maximum number of machines that may count with the token, if limited.
     pub machines: Option<NonZeroU32>,
-    /// What the token's packages may hold, unless it is the default.
+    /// Limits of the token's packages, unless they are the default.
     pub packages: Option<PackageLimits>,
 }
 

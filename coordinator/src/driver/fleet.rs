@@ -11,7 +11,7 @@ use super::Driver;
 /// Interval at which the states of all workers are compared with the previous ones.
 const WATCH_MS: u64 = 5_000;
 
-/// What the event log last said of a machine.
+/// The last state of a machine in the event log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     /// Known only from its stored leases.
@@ -23,7 +23,7 @@ enum Presence {
 }
 
 impl Presence {
-    /// Returns the presence of a worker; `None` for a barred one, which has its own event.
+    /// Returns the presence of a worker; `None` for a barred one, which has its own event, and for a package.
     const fn of(state: WorkerState) -> Option<Self> {
         Some(match state {
             WorkerState::Working
@@ -31,10 +31,10 @@ impl Presence {
             | WorkerState::Paused
             | WorkerState::Draining => Self::Here,
             WorkerState::Silent => Self::Silent,
-            WorkerState::Stopped | WorkerState::Away => Self::Left,
+            WorkerState::Stopped => Self::Left,
             WorkerState::Reconnecting => Self::Expected,
             WorkerState::Lost => Self::Lost,
-            WorkerState::Barred => return None,
+            WorkerState::Barred | WorkerState::Away => return None,
         })
     }
 }
@@ -77,10 +77,10 @@ impl Default for Fleet {
     }
 }
 
-/// What a machine did in the last 24 hours, oldest first: the parts of each slot in which it counted and waited.
+/// Activity of a machine in the last 24 hours, oldest first: the parts of each slot in which it counted and waited.
 pub type Strip = Vec<[f64; 2]>;
 
-/// What machines did since the coordinator's start, for at most 24 hours.
+/// Activity of machines since the coordinator's start, for at most 24 hours.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     pub since_unix_ms: u64,
@@ -150,7 +150,8 @@ impl Driver {
                 continue;
             }
             let change = match (known, presence) {
-                (_, Presence::Expected) => continue,
+                // A package that returns was not here before.
+                (_, Presence::Expected) | (None, Presence::Left) => continue,
                 (None, Presence::Here) => ("joined", "joined"),
                 (Some(_), Presence::Here) => ("back", "came back"),
                 (_, Presence::Silent) => ("silent", "fell silent"),

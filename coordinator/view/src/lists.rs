@@ -386,7 +386,7 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
             ]
         };
         if worker.away_until_unix_ms.is_some() {
-            // What counts a package is not known: kernel, threads, crews and speed.
+            // Nothing is known of the machines that count a package.
             cells[2..6].fill("–".to_owned());
         }
         WorkerRow { id, state: Some(worker.state()), cells }

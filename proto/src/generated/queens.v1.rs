@@ -2667,7 +2667,7 @@ pub struct CreateTokenRequest {
     #[prost(message, optional, tag = "6")]
     pub packages: ::core::option::Option<PackageLimits>,
 }
-/// What the packages of a token may hold.
+/// Limits of a token's packages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PackageLimits {
     /// Maximum time until a promised return.

@@ -70,7 +70,7 @@ pub struct Faults {
     pub packages_return: bool,
 }
 
-/// What liars do with the tasks that they get.
+/// Behavior of liars with the tasks that they get.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Conduct {
     /// They count, and lie.

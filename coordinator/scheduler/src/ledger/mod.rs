@@ -118,7 +118,7 @@ pub enum Change {
     Trust(TrustRecord),
 }
 
-/// What operators change about a run, beside its state.
+/// Properties of a run that operators change, besides its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub recheck: Recheck,

@@ -127,7 +127,7 @@ pub struct Caller {
     pub trusted: bool,
     /// Maximum number of machines of the token; `None` for any number.
     pub max_machines: Option<NonZeroU32>,
-    /// What the token's packages may hold.
+    /// Limits of the token's packages.
     pub packages: PackageLimits,
     /// The hash of the caller's secret; identifies it in counts, bars and readmissions.
     pub machine: u64,
