@@ -81,9 +81,19 @@ pub(crate) async fn run(arguments: &Run, terminal: TerminalOptions) -> ExitCode 
     serve::begin(engine, terminal);
     config.status_bar = StatusBar::message_only();
     let ended = serve::serve(config, engine.drain_after).await;
-    let (remaining, _) = count.lock().unwrap_or_else(PoisonError::into_inner).numbers();
+    let count = count.lock().unwrap_or_else(PoisonError::into_inner);
+    let (remaining, _) = count.numbers();
     match ended {
         Err(error) => fail(Exit::Error, error),
+        Ok(_) if remaining > 0 && count.has_tried_all() => fail(
+            Exit::Error,
+            format!(
+                "{}: this machine could not count {} of {all}, see its log: repeat the command, here or on \
+                 another machine",
+                results.display(),
+                plural(remaining as u64, "task")
+            ),
+        ),
         Ok(_) if remaining > 0 => {
             eprint_info(&format!(
                 "{}: {} of {all} to count; the same command continues",

@@ -253,6 +253,8 @@ pub struct Count {
     plan: Plan,
     grants: Vec<Grant>,
     counted: BTreeSet<LeaseKey>,
+    /// Tasks that this process could not count; another machine may.
+    failed: BTreeSet<LeaseKey>,
     results: Results,
     /// Self-tests of this process that are in the results.
     self_tests: SelfTests,
@@ -289,6 +291,7 @@ impl Count {
             plan: plan(&header)?,
             grants,
             counted,
+            failed: BTreeSet::new(),
             results,
             self_tests: SelfTests::default(),
             progress: progress.map(|path| (path, None)),
@@ -306,8 +309,17 @@ impl Count {
         (self.remaining().count(), self.grants.len())
     }
 
+    /// Returns whether this process has tried every task.
+    pub fn has_tried_all(&self) -> bool {
+        self.countable().next().is_none()
+    }
+
     fn remaining(&self) -> impl Iterator<Item = &Grant> {
         self.grants.iter().filter(|grant| !self.counted.contains(&grant.lease))
+    }
+
+    fn countable(&self) -> impl Iterator<Item = &Grant> {
+        self.remaining().filter(|grant| !self.failed.contains(&grant.lease))
     }
 
     fn cost(&self, lease: &LeaseKey) -> u64 {
@@ -349,6 +361,7 @@ impl Count {
             return Err(error);
         }
         self.counted.extend(request.partials.iter().map(|partial| partial.lease));
+        self.failed.extend(request.held.iter().filter(|of| of.failed).map(|of| of.lease));
         self.show_progress(&request.held)?;
         let accepted = |partial: &Partial| Acknowledgement {
             lease: partial.lease,
@@ -361,7 +374,7 @@ impl Count {
             next_sync_ms: CALL_INTERVAL_MS,
             lease_ms: u64::MAX,
             reason: "every task of the package is counted or in progress".to_owned(),
-            all_runs_finished: self.remaining().next().is_none(),
+            all_runs_finished: self.countable().next().is_none(),
             self_test_stored: true,
             ..SyncReply::default()
         })
@@ -377,7 +390,7 @@ impl Count {
         let least = (threads as usize).saturating_sub(held.len());
         let mut cost = request.seconds_wanted * f64::from(threads) * 1e6;
         let mut granted = 0;
-        let free = self.remaining().filter(|grant| !held.contains(&grant.lease));
+        let free = self.countable().filter(|grant| !held.contains(&grant.lease));
         let takes = |grant: &&Grant| {
             let is_wanted = cost > 0.0 || granted < least;
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -572,5 +585,60 @@ impl fmt::Display for Submitted {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::sync::Revocation;
+
+    use super::*;
+    use crate::{
+        engine::{Failure, Outcome, PoolCommand, WorkerEngine},
+        testing::{grant, plan, result, settings},
+    };
+
+    #[test]
+    fn a_task_that_a_machine_cannot_count_is_tried_once_and_left_out() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("lab.package");
+        let plan = plan(10);
+        let grants: Vec<_> = (0..3).map(|task| grant(&plan, task)).collect();
+        let header = Header::of(WorkerId(1), String::new(), &grants).unwrap();
+        fs::write(&path, file::package(&header, &grants)).unwrap();
+        let mut count = Count::open(&path, None, &results_file(&path, None), None, true).unwrap();
+        let mut now = Instant::now();
+        let mut engine = WorkerEngine::new(settings(Some(Vec::new())), now);
+        engine.handle_self_test_passed();
+        let mut tried = Vec::new();
+        while engine.poll_end(now).is_none() {
+            if engine.poll_spool(now).is_some() {
+                engine.handle_spooled(true, now);
+            } else if let Some(request) = engine.poll_call(now) {
+                let reply = count.answer(&request).unwrap();
+                assert_eq!(reply.revoked, Vec::<Revocation>::new());
+                engine.handle_reply(reply, now);
+            } else if let Some(command) = engine.poll_command() {
+                match command {
+                    PoolCommand::MakePlan(spec) => engine.handle_plan(spec, Ok(plan.clone()), now),
+                    PoolCommand::Count(work) => {
+                        let task = work.lease.task.task.0;
+                        tried.push(task);
+                        let outcome = match task {
+                            1 => Outcome::Failed(Failure::Overflow),
+                            _ => Outcome::Counted(4),
+                        };
+                        engine.handle_job_finished(result(&plan, task, outcome), now);
+                    }
+                    PoolCommand::Stop(_) => {}
+                }
+            } else {
+                now = engine.poll_timeout(now).expect("it continues");
+                engine.handle_timeout(now);
+            }
+        }
+        tried.sort_unstable();
+        assert_eq!(tried, [0, 1, 2]);
+        assert_eq!((count.numbers(), count.has_tried_all()), ((1, 3), true));
     }
 }
