@@ -141,8 +141,7 @@ impl Scheduler {
         self.advance(now);
         let served = self.order.iter().copied().filter(|&run| self.counts_itself(run));
         // A run that waits only for the referee does not wait for random recounts of runs in progress.
-        let (ending, counting): (Vec<_>, Vec<_>) =
-            served.partition(|&run| self.verifying(run).is_some());
+        let (ending, counting): (Vec<_>, Vec<_>) = served.partition(|&run| self.is_verifying(run));
         let mut served = ending.into_iter().chain(counting);
         let (run, choice, purpose) = served.find_map(|run| {
             let (choice, purpose) = self.choose_recount(run, OWN_REFEREE)?;
@@ -154,7 +153,7 @@ impl Scheduler {
         in_run.recounting.insert(choice.task, self.clock.ticks());
         let blocks_end = match purpose {
             RecountPurpose::Dispute => in_run.has_only_disputes(),
-            RecountPurpose::Random => self.verifying(run).is_some(),
+            RecountPurpose::Random => self.is_verifying(run),
             RecountPurpose::Overdue => true,
             RecountPurpose::Recheck => in_run.is_counted(),
             RecountPurpose::First => false,
@@ -292,9 +291,9 @@ impl Scheduler {
             let tasks = in_run.recounts_below(below).take(MAX_SCANNED);
             tasks.map(|task| (task, RecountPurpose::Random))
         };
-        let required = match self.verifying(run) {
-            Some(_) => in_run.required_recounts(self.config.recounts),
-            None => &[],
+        let required = match self.is_verifying(run) {
+            true => in_run.required_recounts(self.config.recounts),
+            false => &[],
         };
         let required = required.iter().map(|task| (task, RecountPurpose::Random));
         // Rechecks whose holders do not deliver.
@@ -346,39 +345,47 @@ impl Scheduler {
     /// Without them nothing bounds the wrong counts, however fast workers say they are. A published total
     /// that matches replaces them.
     pub(super) fn verifying(&self, run: RunIx) -> Option<Verifying> {
-        let in_run = &self.runs[run];
-        if !in_run.is_open() || !in_run.is_rechecked() {
+        if !self.is_verifying(run) {
             return None;
         }
-        let required = in_run.required_recounts(self.config.recounts);
-        let missing: Vec<_> =
-            required.iter().copied().filter(|&task| !in_run.is_recounted(task)).collect();
-        let counts_itself = self.can_count_itself(run);
-        if missing.is_empty() || !counts_itself && !self.has_referee_for(run, &missing) {
-            return None;
-        }
-        let published = published_counts(in_run.manifest.spec.board);
-        if published.is_some_and(|counts| tally::total(in_run.tasks().counts()) == Ok(counts.all()))
-        {
-            return None;
-        }
+        let required = self.runs[run].required_recounts(self.config.recounts);
+        let (made, missing): (Vec<_>, Vec<_>) =
+            required.iter().partition(|&&task| self.runs[run].is_recounted(task));
+        let seconds = || self.referee_seconds(run, missing.iter().copied());
         Some(Verifying {
-            made: (required.len() - missing.len()) as u64,
+            made: made.len() as u64,
             required: required.len() as u64,
-            seconds: counts_itself.then(|| self.referee_seconds(run, missing.iter())),
+            seconds: self.can_count_itself(run).then(seconds),
         })
     }
 
+    /// Returns whether [`Self::verifying`] returns recounts. Every count asks for this, so the cheap conditions come first.
+    fn is_verifying(&self, run: RunIx) -> bool {
+        let in_run = &self.runs[run];
+        if !in_run.is_open() || !in_run.is_rechecked() {
+            return false;
+        }
+        let required = in_run.required_recounts(self.config.recounts).iter().copied();
+        let mut missing = required.filter(|&task| !in_run.is_recounted(task)).peekable();
+        if missing.peek().is_none()
+            || !self.can_count_itself(run) && !self.has_referee_for(run, missing)
+        {
+            return false;
+        }
+        let published = published_counts(in_run.manifest.spec.board);
+        published.is_none_or(|counts| tally::total(in_run.tasks().counts()) != Ok(counts.all()))
+    }
+
     /// Returns whether a trusted worker recounts one of these tasks, or may connect again after a restart.
-    fn has_referee_for(&self, run: RunIx, tasks: &[TaskIx]) -> bool {
+    fn has_referee_for(&self, run: RunIx, mut tasks: impl Iterator<Item = TaskIx>) -> bool {
         let trusted: Vec<_> = self.trusted_workers(run).collect();
-        let may_recount = |task: &TaskIx| {
-            let done = self.runs[run].tasks().done(*task);
+        let may_recount = |task| {
+            let done = self.runs[run].tasks().done(task);
             done.is_some_and(|done| trusted.iter().any(|&by| self.may_recount(&done, by)))
         };
         let in_grace =
             self.clock.ticks() < self.config.lease_ms && self.workers.has_trusted_token();
-        in_grace || tasks.iter().any(may_recount)
+        in_grace || tasks.any(may_recount)
     }
 
     /// Returns a referee's recount of a disputed task unless it is a party or made two.
@@ -595,7 +602,7 @@ impl Scheduler {
     /// Returns whether a run whose tasks are all done waits for random recounts.
     pub(super) fn awaits_recounts(&mut self, run: RunIx) -> bool {
         let now = self.clock.ticks();
-        let is_verifying = self.runs[run].all_done() && self.verifying(run).is_some();
+        let is_verifying = self.runs[run].all_done() && self.is_verifying(run);
         let limit_ms = if is_verifying { Some(Ticks::MAX) } else { self.recount_wait_ms(run) };
         let Some(limit_ms) = limit_ms else { return false };
         now < self.runs[run].done_since(now).saturating_add(limit_ms)
