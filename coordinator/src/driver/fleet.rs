@@ -163,7 +163,8 @@ impl Driver {
         let gone = before.into_iter().filter(|(_, machine)| *machine.seen != [[0; 2]; SLOTS]);
         self.fleet.machines.extend(gone.take(MAX_GONE));
         for ((kind, what), ids) in changes {
-            let names: Vec<_> = ids.iter().take(3).map(|id| self.name_of(*id)).collect();
+            let mut names: Vec<_> = ids.iter().map(|id| self.name_of(*id)).collect();
+            names.sort_unstable();
             let names: Vec<_> = names.iter().map(String::as_str).collect();
             let who = some_of(&names, ids.len() as u64);
             let text = match ids.len() {

@@ -5,6 +5,8 @@ use std::{
     collections::{BTreeSet, btree_map::Range},
 };
 
+use common::text::plural;
+
 use super::{
     RunIx, Scheduler, TaskIx, WorkerIx,
     clock::Ticks,
@@ -81,6 +83,37 @@ impl Scheduler {
             .flat_map(|(_, tasks)| tasks.take(MAX_SCANNED_RECHECKS))
             .find(|&(&(_, task), _)| !(has_referee && self.is_suspect(run, task)))?;
         Some(self.recheck_of(run, task))
+    }
+
+    /// Returns what the last rechecks of a run wait for; empty if a worker makes one at its next call.
+    /// Returns `None` if some are being made, if tasks are not done, or if no worker may make any.
+    pub(super) fn recheck_reason(&self, run_ix: RunIx) -> Option<String> {
+        let run = &self.runs[run_ix];
+        let awaited = run.awaited_rechecks();
+        let mut held = run.held().flat_map(|task| run.leases_of(task));
+        if !run.is_counted() || awaited == 0 || held.any(|(_, lease)| lease.started.is_some()) {
+            return None;
+        }
+        let may_make = |worker: &WorkerIx| {
+            let known = self.workers.get(*worker);
+            let choice = || {
+                let of_others = self.choose_recheck(run_ix, *worker);
+                of_others.or_else(|| self.choose_own_recheck(run_ix, *worker))
+            };
+            known.paused.is_empty()
+                && (known.runs().any(|of| of == run_ix) || choice().is_some())
+        };
+        let makers: Vec<_> = self.active_workers(run_ix).take(MAX_SCANNED).filter(may_make).collect();
+        let is_idle = |worker: &WorkerIx| self.workers.get(*worker).runs().all(|of| of == run_ix);
+        match makers.len() {
+            0 => None,
+            _ if makers.iter().any(is_idle) => Some(String::new()),
+            number => Some(format!(
+                "every task is done; awaiting {}, behind tasks of other runs on {}",
+                plural(awaited as u64, "recheck"),
+                plural(number as u64, "worker")
+            )),
+        }
     }
 
     /// Returns the recheck of a done task, in the other orientation.

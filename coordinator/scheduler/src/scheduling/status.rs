@@ -381,7 +381,15 @@ impl Scheduler {
         if let Some(other) = self.served_before(number)
             && run.held().next().is_none()
         {
-            return format!("waiting for run {} (higher priority)", self.runs[other].manifest.run);
+            let before = &self.runs[other];
+            let why = match before.settings().priority > run.settings().priority {
+                true => "higher priority",
+                false => "same priority, served first",
+            };
+            return format!("waiting for run {} ({why})", before.manifest.run);
+        }
+        if let Some(reason) = self.recheck_reason(number) {
+            return reason;
         }
         if run.held().next().is_none() {
             return self.stall_reason(number);

@@ -451,9 +451,11 @@ fn a_forgotten_run_affects_no_other() {
 #[test]
 fn a_run_waits_for_another_only_while_that_has_work() {
     let mut bench = Bench::new(&[]);
-    add(&mut bench, OTHER, -1, 0);
+    add(&mut bench, OTHER, 0, 10);
     let reason = |bench: &Bench| bench.scheduler.status(OTHER, Millis(bench.now)).unwrap().reason;
     bench.steps("2 names");
+    assert_eq!(reason(&bench), format!("waiting for run {RUN} (same priority, served first)"));
+    bench.scheduler.control(OTHER, Command::Priority(-1), Millis(0)).unwrap();
     assert_eq!(reason(&bench), format!("waiting for run {RUN} (higher priority)"));
     bench.scheduler.control(OTHER, Command::Pause, Millis(0)).unwrap();
     bench.steps("1 set threads=1000, 1 sync, 1 sync");
@@ -469,6 +471,24 @@ fn a_run_waits_for_another_only_while_that_has_work() {
     assert!(!over(&mut bench));
     bench.scheduler.control(OTHER, Command::Cancel, Millis(0)).unwrap();
     assert!(over(&mut bench));
+}
+
+#[test]
+fn the_last_rechecks_wait_behind_tasks_of_other_runs() {
+    let mut bench = Bench::new(&["recheck all"]);
+    let reason = |bench: &Bench| bench.status().reason;
+    bench.steps("2 names, count-all 1, 2 names");
+    add(&mut bench, OTHER, 0, 10);
+    assert_eq!(reason(&bench), "", "worker 2 makes one at its next call");
+    // Worker 2 counts tasks of the other run, and then also holds a recheck that no thread has started.
+    for steps in ["pause, 2 sync, wait 1, 2 finish, resume", "2 set wants=600, 2 sync"] {
+        bench.steps(steps);
+        let behind = "behind tasks of other runs on 1 worker";
+        assert_eq!(reason(&bench), format!("every task is done; awaiting 21 rechecks, {behind}"));
+    }
+    assert!(bench.run().held().next().is_some());
+    bench.steps("2 set started, 2 names");
+    assert_eq!(reason(&bench), "");
 }
 
 #[test]
