@@ -209,7 +209,7 @@ test('a page without a run switches to the first, offers the commands of its sta
     await page.selectOption('#submit [name=method]', 'rows');
     await page.fill('#submit [name=n]', '9');
     await page.getByRole('button', { name: 'Start run' }).click();
-    await waitForText(page, '#submitted', /^run .* already exists \(.*\)\.$/);
+    await waitForText(page, '#submitted', /^run .* already exists \(.*\): use it, or request a new run$/);
     assert.ok(await page.getByRole('button', { name: 'Start another run' }).isVisible());
     // The browser itself reports the refusal.
     assert.deepEqual(page.errors.splice(0), ['Failed to load resource: the server responded with a status of 409 (Conflict)']);
@@ -432,6 +432,40 @@ test('the map shows count, worker, time and recheck of a task, and machines can 
       assert.equal(await head.getAttribute('aria-sort'), sort);
       assert.equal(await names(), order);
     }
+  } finally { await cluster.stop(); }
+});
+
+test('a task explains itself, and a finished run has a picture and a certificate', async () => {
+  const cluster = await Cluster.start(['--n', '12', '--method', 'frames']);
+  try {
+    cluster.worker('one');
+    await cluster.line(/N = 12: 14,200 solutions/);
+    const page = await open(await cluster.link());
+    await page.waitForSelector('.result');
+    const file = async (address) => (await page.request.get(new URL(address, cluster.url).href)).body();
+    const picture = await file(await page.locator('meta[property="og:image"]').getAttribute('content'));
+    assert.deepEqual([picture.toString('latin1', 1, 4), picture.readUInt32BE(16), picture.readUInt32BE(20)], ['PNG', 1200, 630]);
+    assert.ok(picture.length < 20_000, `${picture.length} bytes`);
+    const links = page.locator('.result a[download]');
+    assert.deepEqual(await links.allTextContents(), ['n12.json', 'n12.json.counts']);
+    const [certificate, counts] = await links.evaluateAll((all) => all.map((link) => link.getAttribute('href')));
+    assert.equal(JSON.parse(await file(certificate)).solutions, '14200');
+    assert.ok((await file(counts)).length > 0);
+    await page.locator('#board').click();
+    await page.getByRole('link', { name: 'Explain this task' }).click();
+    await waitForText(page, 'h1', /^N = 12: task \d+$/);
+    assert.match(await page.locator('#steps-h ~ ol').textContent(), /complementary rows; .* pairs? share no bit/s);
+    assert.equal(await page.locator('#board .quadrant').count(), 4);
+    assert.deepEqual(await findings(page), []);
+    const [wide, high] = await page.evaluate('[document.documentElement.scrollWidth, document.documentElement.scrollHeight]');
+    assert.ok(wide <= phone.width && high <= 2500, `${wide} by ${high}`);
+    await page.goto(`${cluster.url}/events`);
+    await page.selectOption('select[name=kind]', 'joined');
+    await page.getByRole('button', { name: 'Apply' }).click();
+    await waitForText(page, '#events-h', /^1 event$/);
+    assert.equal(await page.locator('select[name=kind]').inputValue(), 'joined');
+    assert.deepEqual(await findings(page), []);
+    assert.deepEqual(page.errors, []);
   } finally { await cluster.stop(); }
 });
 

@@ -17,7 +17,10 @@ use crate::{
     join::Side,
     kernel::Kernel,
     method::Layout,
-    plan::spec::{BadSpec, PlanSpec},
+    plan::{
+        self, Plan,
+        spec::{BadSpec, PlanSpec},
+    },
 };
 
 /// Survey of the frames of a board and the sizes of their lists.
@@ -36,7 +39,7 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Survey {
-    division: Division,
+    division: Arc<Division>,
     cache: QuarterCache,
 }
 
@@ -92,13 +95,17 @@ impl Survey {
     /// Creates a survey that caches up to `memory_bytes` of quarter boards.
     pub fn new(board: Board, memory_bytes: u64) -> Result<Self, BadSpec> {
         let division = Division::new(&PlanSpec::new(board, Layout::Frames))?;
-        let cache = QuarterCache::new(memory_bytes);
-        Ok(Self { division, cache })
+        Ok(Self { division: Arc::new(division), cache: QuarterCache::new(memory_bytes) })
+    }
+
+    /// Creates a survey of a plan's frames; `None` for other methods.
+    pub fn of(plan: &Plan, memory_bytes: u64) -> Option<Self> {
+        let plan::Division::Frames(division) = plan.division() else { return None };
+        Some(Self { division: division.clone(), cache: QuarterCache::new(memory_bytes) })
     }
 
     /// Returns all groups of frames, by type and number of queens.
     pub fn groups(&self) -> Vec<Group> {
-        let sets = self.division.sets();
         let side = self.division.side();
         let kinds = match self.division.is_odd() {
             false => vec![Kind::Even],
@@ -107,12 +114,7 @@ impl Survey {
         let mut groups = Vec::new();
         for kind in kinds {
             let least = u32::from(kind == Kind::TypeTwo);
-            for queens in least..=side {
-                let top_queens = queens - least;
-                let column_sets = [top_queens, side - queens].map(|size| sets.count(size) as u64);
-                let frames = column_sets[0] * column_sets[1];
-                groups.push(Group { kind, queens, top_queens, column_sets, frames, planned: 0 });
-            }
+            groups.extend((least..=side).map(|queens| self.group(kind, queens)));
         }
         for unit in 0..self.division.units() {
             let frame = self.division.frame(unit);
@@ -122,6 +124,26 @@ impl Survey {
             group.expect("every frame belongs to a group").planned += 1;
         }
         groups
+    }
+
+    /// Returns a group, without the number of its planned frames.
+    fn group(&self, kind: Kind, queens: u32) -> Group {
+        let (sets, side) = (self.division.sets(), self.division.side());
+        let top_queens = queens - u32::from(kind == Kind::TypeTwo);
+        let column_sets = [top_queens, side - queens].map(|size| sets.count(size) as u64);
+        let frames = column_sets[0] * column_sets[1];
+        Group { kind, queens, top_queens, column_sets, frames, planned: 0 }
+    }
+
+    /// Returns the group of a unit's frame, without the number of planned frames, and its A and C.
+    ///
+    /// # Panics
+    /// If the plan has no such unit.
+    pub fn frame(&self, unit: u64) -> (Group, u32, u32) {
+        let frame = self.division.frame(unit);
+        let group = self.group(frame.kind, frame.queens);
+        let set = |size, rank: usize| self.division.sets().of_size(size)[rank];
+        (group, set(group.top_queens, frame.a), set(group.queens, frame.c))
     }
 
     /// Returns the group of the frame with columns A of P and C of R, if any.

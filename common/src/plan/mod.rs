@@ -148,7 +148,10 @@ impl Plan {
     }
 
     /// Returns the columns that a unit allows in each row, as bits.
-    fn allowed(&self, unit: u64) -> Vec<u32> {
+    ///
+    /// # Panics
+    /// If the plan has no such unit.
+    pub fn allowed(&self, unit: u64) -> Vec<u32> {
         by_method!(self, |division| division.allowed(unit))
     }
 

@@ -170,6 +170,8 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     ("GET", "/events", Access::Viewer),
     ("GET", "/runs/{run}", Access::Viewer),
     ("GET", "/runs/{run}/events", Access::Viewer),
+    ("GET", "/runs/{run}/tasks/{task}", Access::Viewer),
+    ("GET", "/runs/{run}/{file}", Access::Viewer),
 ];
 
 /// Returns the role that a route of the router requires; `None` if unknown.

@@ -60,8 +60,9 @@ impl Service {
     ) -> anyhow::Result<Self> {
         let Storage { store, archiver, secrets, signing_key, leader, outages, replaced } = storage;
         let directory = options.store.is_none().then(|| options.data_dir.clone());
-        let disk = directory.map(DiskSpaceMonitor::start);
-        let health = http::StorageHealth { sync_times: store.sync_times(), disk: disk.clone() };
+        let disk = directory.clone().map(DiskSpaceMonitor::start);
+        let sync_times = store.sync_times();
+        let health = http::StorageHealth { sync_times, disk: disk.clone(), directory };
         let stored = store.runs()?;
         let selected = SelectedRun::choose(options, plan, &stored, clock.now())?;
         let target = selected.as_ref().map(|selected| selected.manifest.run);

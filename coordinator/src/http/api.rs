@@ -6,7 +6,7 @@ use std::{fmt::Display, str::FromStr, sync::Arc, time::Duration};
 use auth::{NewToken, Principal, Role, TokenAuthError};
 use axum::{
     Json,
-    extract::{Path, State, rejection::JsonRejection},
+    extract::{Path, State},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -17,7 +17,7 @@ use common::{
     run::{RunId, WorkerId},
 };
 use proto::v1;
-use scheduler::{Command, MapState, RunSummary, WorkersPart, ledger::Recheck};
+use scheduler::{Command, MapState, RunSummary, TaskView, WorkersPart, ledger::Recheck};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{task::spawn_blocking, time::timeout};
@@ -29,7 +29,7 @@ use view::{
 
 use super::{
     App,
-    guard::{Query, Refusal},
+    guard::{Input, Query, Refusal},
     map::{Sheets, TaskMap, Window, task_map},
 };
 use crate::{
@@ -150,9 +150,8 @@ pub(super) async fn recheck(
     app: State<App>,
     run: Path<String>,
     by: Caller,
-    request: Result<Json<RecheckRequest>, JsonRejection>,
+    Input(request): Input<RecheckRequest>,
 ) -> Answer<json::Run> {
-    let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
     let part: Recheck = read("recheck", &request.recheck)?;
     control(app, run, by, Command::Recheck(part)).await
 }
@@ -168,9 +167,8 @@ pub(super) async fn priority(
     app: State<App>,
     run: Path<String>,
     by: Caller,
-    request: Result<Json<PriorityRequest>, JsonRejection>,
+    Input(request): Input<PriorityRequest>,
 ) -> Answer<json::Run> {
-    let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
     control(app, run, by, Command::Priority(request.priority)).await
 }
 
@@ -318,13 +316,23 @@ pub(super) struct Task {
     conflicting_counts: Vec<Decimal>,
 }
 
+/// Returns a run and one of its tasks.
+pub(super) async fn find_task(
+    app: &App,
+    name: &str,
+    task: u64,
+) -> Result<(RunId, TaskView), Refusal> {
+    let run = find(app, name).await?;
+    let view = app.driver.task(run, TaskId(task)).await?;
+    let view = view.ok_or_else(|| Refusal::not_found(format!("run {run} has no task {task}")))?;
+    Ok((run, view))
+}
+
 pub(super) async fn task(
     State(app): State<App>,
     Path((name, task)): Path<(String, u64)>,
 ) -> Answer<Task> {
-    let run = find(&app, &name).await?;
-    let view = app.driver.task(run, TaskId(task)).await?;
-    let view = view.ok_or_else(|| Refusal::not_found(format!("run {run} has no task {task}")))?;
+    let (_, view) = find_task(&app, &name, task).await?;
     Ok(Json(Task {
         task: view.task.0,
         state: view.state.name(),
@@ -504,20 +512,19 @@ fn invalid(field: &str, what: impl Display) -> Refusal {
 pub(super) async fn submit(
     State(app): State<App>,
     by: Caller,
-    request: Result<Json<SubmitBody>, JsonRejection>,
+    Input(request): Input<SubmitBody>,
 ) -> Answer<json::Run> {
-    let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
     let submitted = start_run(&app.driver, app.clock, request.message()?, by.name().cloned()).await;
     let run = submitted.map_err(|status| match status.code() {
         Code::AlreadyExists => Refusal::new(
             StatusCode::CONFLICT,
-            format!("{}; \"new_run\": true starts another run", status.message()),
+            format!("{}: use it, or request a new run", status.message()),
         ),
         _ => status.into(),
     })?;
     Ok(Json(summary(&run)))
 }
 
-fn no_run(run: RunId) -> Refusal {
+pub(super) fn no_run(run: RunId) -> Refusal {
     Refusal::not_found(format!("run {run} not found; see /api/v1/runs"))
 }

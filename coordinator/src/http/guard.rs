@@ -6,7 +6,7 @@ use auth::{AuthError, Call, CallerCredential, Peer, Principal, TrackedBody, http
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::{self, FromRequestParts, MatchedPath, Request, State},
+    extract::{self, FromRequest, FromRequestParts, MatchedPath, Request, State},
     http::{
         HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts,
         uri::Authority,
@@ -82,6 +82,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
                 Err(Refusal::new(bad.status(), why))
             }
         }
+    }
+}
+
+/// The JSON body of an API call; an invalid one is refused in JSON.
+pub(super) struct Input<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let read = Json::from_request(request, state).await;
+        let Json(body) = read.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
+        Ok(Self(body))
     }
 }
 

@@ -7,6 +7,11 @@ use maud::{DOCTYPE, Markup, html};
 use view::Figure;
 
 pub(super) fn page(title: &str, body: &Markup) -> Html<String> {
+    page_with(title, &html! {}, body)
+}
+
+/// Returns a page with more elements in its head.
+pub(super) fn page_with(title: &str, head: &Markup, body: &Markup) -> Html<String> {
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
@@ -15,6 +20,7 @@ pub(super) fn page(title: &str, body: &Markup) -> Html<String> {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
+                (head)
                 link rel="icon" href="/assets/icon.svg";
                 link rel="stylesheet" href="/assets/uplot.css";
                 link rel="stylesheet" href="/assets/app.css";

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, ops::Range};
 
 use common::{
     method::Method,
-    plan::{Example, MapSpan, Plan, TaskId},
+    plan::{MapSpan, Plan, TaskId},
     run::RunId,
 };
 use maud::{Markup, html};
@@ -296,12 +296,15 @@ fn part(first: Option<u64>, number: Option<u64>, all: u64) -> Range<u64> {
 const MAX_UNITS: usize = 3;
 
 /// Maximum number of queens that the search of one unit places: about 10 ms.
-const MAX_STEPS: u32 = 4_000;
+pub(super) const MAX_STEPS: u32 = 4_000;
 
 #[derive(Serialize)]
 pub(super) struct Board {
     svg: String,
     caption: String,
+    task: u64,
+    #[serde(skip)]
+    pub(super) queens: Vec<u8>,
 }
 
 impl Board {
@@ -310,6 +313,11 @@ impl Board {
             span id="board" { (maud::PreEscaped(&self.svg)) }
             span id="board-caption" { (self.caption) }
         }
+    }
+
+    /// Returns the address of the task's page.
+    pub(super) fn task_path(&self, run: RunId) -> String {
+        format!("/runs/{run}/tasks/{}", self.task)
     }
 }
 
@@ -336,14 +344,16 @@ pub(super) async fn find_board(
             plan.example(unit, MAX_STEPS, &mut random_below)
         });
         example.map(|example| Board {
-            svg: svg(&example, plan.spec().layout.method()).into_string(),
+            svg: svg(&example.queens, &example.allowed, plan.spec().layout.method()).into_string(),
             caption: caption(&task),
+            task: task.task.0,
+            queens: example.queens,
         })
     });
     Ok(drawn.await.ok().flatten())
 }
 
-fn random_below(bound: u64) -> u64 {
+pub(super) fn random_below(bound: u64) -> u64 {
     rand::random::<u64>() % bound.max(1)
 }
 
@@ -362,29 +372,31 @@ fn caption(task: &TaskView) -> String {
     }
 }
 
-/// Draws a board with its queens. Marks the columns A and C and the quadrants of a
+/// Draws a board with its queens, if any. Marks the columns A and C and the quadrants of a
 /// frame, or the queens of a prefix.
-fn svg(example: &Example, method: Method) -> Markup {
+pub(super) fn svg(queens: &[u8], allowed: &[u32], method: Method) -> Markup {
     const QUEEN: &str = "M.18.8.08.3.32.53.5.16.68.53.92.3.82.8z";
-    let n = example.queens.len();
+    let n = allowed.len();
     let half = n / 2;
     let mut marked = String::new();
     let mut cuts = String::new();
+    let mut quadrants = "";
     match method {
         Method::Frames => {
-            let (top, bottom) = (example.allowed[0], example.allowed[n - 1]);
+            let (top, bottom) = (allowed[0], allowed[n - 1]);
             for column in (0..half).filter(|column| top >> column & 1 == 1) {
                 let _ = write!(marked, "M{column} 0h1v{half}h-1z");
             }
             for column in (n - half..n).filter(|column| bottom >> column & 1 == 1) {
                 let _ = write!(marked, "M{column} {n}h1v-{half}h-1z");
             }
+            quadrants = "PQRS";
             for cut in [half, n - half] {
                 let _ = write!(cuts, "M0 {cut}H{n}M{cut} 0V{n}");
             }
         }
         Method::Rows => {
-            for (row, allowed) in example.allowed.iter().enumerate() {
+            for (row, allowed) in allowed.iter().enumerate() {
                 if allowed.is_power_of_two() {
                     let _ = write!(marked, "M{} {row}h1v1h-1z", allowed.trailing_zeros());
                 }
@@ -403,8 +415,12 @@ fn svg(example: &Example, method: Method) -> Markup {
             rect fill="url(#squares)" width=(n) height=(n) {}
             path class="marked" d=(marked) {}
             path class="cut" d=(cuts) {}
+            @for (place, letter) in quadrants.char_indices() {
+                @let [x, y] = [matches!(place, 1 | 2), place > 1].map(|far| if far { n - half } else { 0 } as f64);
+                text class="quadrant" x=(x + half as f64 / 2.0) y=(y + half as f64 / 2.0) font-size=(half as f64 / 2.0) { (letter) }
+            }
             g class="queens" {
-                @for (row, column) in example.queens.iter().enumerate() {
+                @for (row, column) in queens.iter().enumerate() {
                     use href="#queen" x=(column) y=(row) {}
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -205,6 +206,8 @@ pub struct StorageHealth {
     pub sync_times: SyncTimes,
     /// The disk of the data directory; `None` with a database.
     pub disk: Option<DiskSpaceMonitor>,
+    /// The data directory; `None` with a database.
+    pub directory: Option<PathBuf>,
 }
 
 fn register_storage(registry: &mut Registry, storage: &StorageHealth) {

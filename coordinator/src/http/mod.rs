@@ -5,6 +5,7 @@
 
 mod api;
 mod broadcast;
+mod files;
 #[doc(hidden)]
 pub mod fuzz_targets;
 mod guard;
@@ -15,8 +16,10 @@ mod map;
 mod metrics;
 mod openapi;
 mod page;
+mod preview;
 mod sessions;
 mod standby;
+mod task;
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -90,6 +93,8 @@ struct AppParts {
     sessions: Arc<Sessions>,
     broadcast: Arc<Broadcast>,
     storage: StorageHealth,
+    /// Lock of requests that take long: certificates and surveys of frames are made one at a time.
+    working: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The address of the pages, for the gRPC service.
@@ -144,6 +149,7 @@ impl Http {
             names,
             requests: metrics::Requests::default(),
             storage,
+            working: Arc::default(),
         };
         Self(Arc::new(app))
     }
@@ -252,6 +258,8 @@ fn router(app: &App) -> Router {
         .route("/runs", get(lists::runs))
         .route("/runs/{run}", get(page::run))
         .route("/runs/{run}/events", get(page::updates))
+        .route("/runs/{run}/tasks/{task}", get(task::task))
+        .route("/runs/{run}/{file}", get(files::file))
         .route("/login", get(async || sessions::login_page("")).post(sessions::login))
         .route("/login/{link}", get(sessions::confirm).post(sessions::follow))
         .route("/logout", post(sessions::logout))

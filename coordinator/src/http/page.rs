@@ -8,7 +8,7 @@ use axum::{
 };
 use common::{method::Method, run::RunId};
 use maud::{Markup, html};
-use proto::v1::{self, CheckOutcome, Published};
+use proto::v1::{self, CheckOutcome, Published, RunState};
 use view::{
     AlertKind, RunView, grouped, run_of,
     text::{check_name, check_outcome},
@@ -17,7 +17,7 @@ use view::{
 use super::{
     App, api,
     guard::{EVENT_STREAM, Refusal},
-    layout::{dialog, figure, page},
+    layout::{dialog, figure, page, page_with},
     lists, machines,
     map::Board,
     sessions::Reader,
@@ -125,10 +125,10 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
             (headline(&view, run, operator))
             main id="main" {
                 @if operator && is_alone { (join(true)) }
-                @if let Some(result) = &status.result { (total(result, run, &view.figures.board.short)) }
+                @if let Some(result) = &status.result { (total(result, &view, run, app.storage.directory.is_some())) }
                 (figures(&view))
                 div.pair {
-                    (task_board(board.as_deref(), method))
+                    (task_board(board.as_deref(), method, run))
                     (task_map(&view, method))
                 }
                 (charts())
@@ -148,7 +148,19 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
             }
         }
     };
-    Ok(page(&title, &body).into_response())
+    let about = match status.result {
+        Some(_) => {
+            format!("Counted in {}; {}", view.figures.eta.short, view.figures.verification.short)
+        }
+        None => format!("{}; {}", view.state, view.figures.tasks.short),
+    };
+    let head = html! {
+        meta name="description" content=(about);
+        meta property="og:title" content=(title);
+        meta property="og:description" content=(about);
+        meta property="og:image" content=(format!("{}/runs/{run}/preview.png", reader.origin));
+    };
+    Ok(page_with(&title, &head, &body).into_response())
 }
 
 /// Returns the header of a run's page: state, progress and alerts.
@@ -210,7 +222,7 @@ fn figures(view: &RunView) -> Markup {
     }
 }
 
-fn task_board(board: Option<&Board>, method: Method) -> Markup {
+fn task_board(board: Option<&Board>, method: Method, run: RunId) -> Markup {
     html! {
         section.board aria-labelledby="board-h" {
             div.head {
@@ -224,17 +236,20 @@ fn task_board(board: Option<&Board>, method: Method) -> Markup {
                         None => { span id="board" {} span id="board-caption" {} },
                     }
                 }
-                @match method {
-                    Method::Frames => p {
-                        "A task is a range of frames. A frame fixes which columns the queens in the top
-                        left quadrant occupy (A, marked) and which those in the bottom right quadrant occupy (C,
-                        marked); the other columns are left to the other two quadrants. A worker counts all solutions of a
-                        frame at once, by joining lists of half boards; the board shows one of these solutions."
-                    },
-                    Method::Rows => p {
-                        "A task is a range of prefixes. A prefix places the first queens, which are marked. A
-                        worker counts all ways to place the others, row by row; the board shows one of these ways."
-                    },
+                p {
+                    @match method {
+                        Method::Frames => {
+                            "A task is a range of frames. A frame fixes which columns the queens in the top
+                            left quadrant occupy (A, marked) and which those in the bottom right quadrant occupy (C,
+                            marked); the other columns are left to the other two quadrants. A worker counts all solutions of a
+                            frame at once, by joining lists of half boards; the board shows one of these solutions. "
+                        },
+                        Method::Rows => {
+                            "A task is a range of prefixes. A prefix places the first queens, which are marked. A
+                            worker counts all ways to place the others, row by row; the board shows one of these ways. "
+                        },
+                    }
+                    a id="board-task" href=[board.map(|board| board.task_path(run))] { "Explain this task" }
                 }
             }
         }
@@ -288,8 +303,9 @@ fn charts() -> Markup {
     }
 }
 
-fn total(result: &v1::Result, run: RunId, board: &str) -> Markup {
-    let file = format!("n{}.json", board.trim_start_matches("N = "));
+fn total(result: &v1::Result, view: &RunView, run: RunId, has_files: bool) -> Markup {
+    let file = format!("n{}.json", view.figures.board.short.trim_start_matches("N = "));
+    let counts = format!("{file}.counts");
     html! {
         section.result aria-labelledby="result-h" {
             @if result.disputed_tasks.is_empty() {
@@ -311,8 +327,16 @@ fn total(result: &v1::Result, run: RunId, board: &str) -> Markup {
                         Published::None | Published::Unspecified => "none published",
                     } } }
                 }
-                p.sub.wide { "Certificate: " code { "queensctl certify DIR --run " (run) " --out " (file) } ", which anyone can check: "
-                    code { "queensctl audit " (file) " --tasks 20" } }
+                @if view.state == RunState::Complete { p.sub {
+                    "Certificate: "
+                    @if has_files {
+                        a href=(format!("/runs/{run}/certificate.json")) download=(file) { (file) } " and "
+                        a href=(format!("/runs/{run}/certificate.json.counts")) download=(counts) { (counts) }
+                    } @else {
+                        code { "queensctl copy @FILE DIR" } " and " code { "queensctl certify DIR --run " (run) " --out " (file) }
+                    }
+                    ". Anyone can check it: " code { "queensctl audit " (file) " --tasks 20" }
+                } }
             } @else {
                 h2 id="result-h" { "Disputed: no total" }
                 dl { div { dt { "Partial sum (disputed tasks excluded)" } dd.number { (grouped(&result.solutions)) } } }

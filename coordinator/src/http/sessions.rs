@@ -11,7 +11,7 @@ use auth::{Access, CallerCredential, Peer, Principal, Role, parse_token};
 use axum::{
     Form,
     extract::{Path, Request, State},
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header, uri::Authority},
     response::{IntoResponse as _, Redirect, Response},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -234,6 +234,8 @@ pub(super) struct Reader {
     pub(super) operator: bool,
     /// Whether the reader has a session, and can log out.
     pub(super) logged_in: bool,
+    /// Scheme and host that the reader uses.
+    pub(super) origin: String,
 }
 
 impl Reader {
@@ -247,7 +249,11 @@ impl Reader {
             Some(Principal::Anonymous) => true,
             None => false,
         };
-        Self { operator, logged_in }
+        let tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.tls);
+        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
+        let scheme = if tls { "https" } else { "http" };
+        Self { operator, logged_in, origin: format!("{scheme}://{}", host.unwrap_or_default()) }
     }
 }
 

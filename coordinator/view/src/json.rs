@@ -8,7 +8,7 @@ use proto::v1;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-use super::{lists::Verification, run_of, run_view::Alert};
+use super::{Alert, lists::Verification, run_of};
 
 /// A value of a message's enumeration, as its word.
 #[derive(Debug, Serialize)]

@@ -1,5 +1,6 @@
 //! A coordinator's messages as text, JSON and figures.
 
+mod alerts;
 mod history;
 pub mod json;
 mod lists;
@@ -14,13 +15,14 @@ use proto::v1;
 use self::run_view::reference_value;
 
 pub use self::{
+    alerts::{Alert, AlertKind, FINISHING},
     history::{History, Point},
     lists::{
         RUN_COLUMNS, RunSelector, SelectableRun, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
         cost_text, event_line, event_subject, event_text, events_table, listed, plan_text, run_row,
         run_text, runs_table, worker_rows, workers_table,
     },
-    run_view::{Alert, AlertKind, FINISHING, Figure, Figures, Rating, RunView, SHOWN_WORKERS},
+    run_view::{Figure, Figures, Rating, RunView, SHOWN_WORKERS},
     status::{check_line, grouped, outcome_json, result_lines, status_text},
 };
 

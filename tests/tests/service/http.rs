@@ -347,9 +347,9 @@ fn a_run_is_submitted_as_over_grpc() {
     let there = submit(&json!({ "n": 16, "method": "rows", "layout": "border" }));
     refused(&there, 409, "already exists");
     let message = there.json()["error"]["message"].clone();
-    let (there, how) = message.as_str().unwrap().split_once("; ").unwrap();
+    let (there, how) = message.as_str().unwrap().split_once(": ").unwrap();
     assert!(twice.contains(there) && twice.contains("--new-run"), "{there} in {twice}");
-    assert_eq!(how, "\"new_run\": true starts another run");
+    assert_eq!(how, "use it, or request a new run");
     let other_use = json!({ "n": 17, "key": "nightly:7" });
     refused(&submit(&other_use), 400, "give another key");
     for (request, part) in [
@@ -385,6 +385,57 @@ fn workers_are_listed_in_pages() {
     let bad = fixture.get("/workers?from=-1");
     assert_eq!(bad.code, 400);
     assert!(bad.body.contains("expected a whole number, at least 0"), "{}", bad.body);
+}
+
+#[test]
+fn a_finished_run_has_a_certificate_a_picture_and_tasks_that_explain_themselves() {
+    let fixture = Fixture::start(&["--n", "10", "--method", "frames"]);
+    let _worker = fixture.cluster.worker("bench-1");
+    fixture.coordinator.stdout_line("N = 10: 724 solutions");
+    let page = fixture.get("/runs/last").body;
+    let run = fixture.queensctl(&["runs", "--json"])["run"].as_str().unwrap().to_owned();
+    let picture = format!("content=\"{}/runs/{run}/preview.png\"", fixture.http);
+    for part in
+        [&picture, "N = 10: 724 solutions", "queensctl audit n10.json", "certificate.json.counts"]
+    {
+        assert!(page.contains(part), "'{part}' in {page}");
+    }
+    // The certificate is the one that queensctl makes.
+    let out = fixture.cluster.data_dir().with_extension("n10.json");
+    let dir = fixture.cluster.data_dir();
+    let certify = ["certify", dir.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    fixture.cluster.queensctl(&certify).ok();
+    let certificate = fixture.get("/runs/last/certificate.json").body;
+    assert_eq!(certificate, std::fs::read_to_string(&out).unwrap());
+    refused(&fixture.get("/runs/last/other.json"), 404, "no file other.json");
+    // A task's page shows the numbers of the command that it names.
+    let task = fixture.get("/runs/last/tasks/0").body;
+    let command = task.split("queensctl frames ").nth(1).unwrap().split('<').next().unwrap();
+    let arguments = ["frames"].into_iter().chain(command.split(' ')).collect::<Vec<_>>();
+    let frames = fixture.cluster.queensctl(&arguments).ok().stdout;
+    let lines = frames.lines().skip(1).take(8);
+    let numbers = lines.map(|line| line.split(' ').next_back().unwrap()).collect::<Vec<_>>();
+    let shown = task.split("<td>").skip(1).map(|cell| cell.split('<').next().unwrap());
+    assert_eq!(shown.collect::<Vec<_>>(), numbers);
+    let pairs = frames.lines().find_map(|line| line.strip_prefix("pairs of quarter boards: "));
+    let pairs =
+        pairs.unwrap().replace(" above, ", " pairs of P and Q and ").replace(" below", " pairs");
+    assert!(task.contains(&pairs), "'{pairs}' in {task}");
+    // Events are filtered by kind.
+    let kinds = |of: &str| {
+        let events = fixture.get(&format!("/api/v1/events?kind={of}")).json();
+        let events = events["events"].as_array().unwrap().iter();
+        events.map(|event| event["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds("joined,complete"), ["joined", "complete"]);
+    assert_eq!(kinds("nonsense"), [""; 0]);
+    let page = fixture.get("/events?kind=joined").body;
+    assert!(page.contains("1 event<") && page.contains("bench-1 joined"), "{page}");
+    assert!(!page.contains("no check failed"), "{page}");
+    let printed = fixture.cluster.queensctl(&["events", "--kind", "joined,complete", "--json"]);
+    assert_eq!(printed.ok().stdout.lines().count(), 2);
+    fixture.queensctl(&["submit", "--n", "22", "--json"]);
+    refused(&fixture.get("/runs/last/certificate.json"), 409, "not complete");
 }
 
 #[test]

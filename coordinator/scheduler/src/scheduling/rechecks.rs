@@ -100,10 +100,10 @@ impl Scheduler {
                 let of_others = self.choose_recheck(run_ix, *worker);
                 of_others.or_else(|| self.choose_own_recheck(run_ix, *worker))
             };
-            known.paused.is_empty()
-                && (known.runs().any(|of| of == run_ix) || choice().is_some())
+            known.paused.is_empty() && (known.runs().any(|of| of == run_ix) || choice().is_some())
         };
-        let makers: Vec<_> = self.active_workers(run_ix).take(MAX_SCANNED).filter(may_make).collect();
+        let makers: Vec<_> =
+            self.active_workers(run_ix).take(MAX_SCANNED).filter(may_make).collect();
         let is_idle = |worker: &WorkerIx| self.workers.get(*worker).runs().all(|of| of == run_ix);
         match makers.len() {
             0 => None,

@@ -87,7 +87,8 @@ document.addEventListener('copy', (event) => {
 
 let paused = matchMedia('(prefers-reduced-motion: reduce)').matches;
 
-function showBoard({ svg, caption }) {
+function showBoard({ svg, caption, task }) {
+  byId('board-task').href = `/runs/${run}/tasks/${task}`;
   byId('board').innerHTML = svg;
   setText(byId('board-caption'), caption);
   byId('board-details').hidden = false;
@@ -258,7 +259,7 @@ async function submit(event, again = false) {
   } catch ({ message, status }) {
     // A board that already has a run is a choice.
     byId('submit-again').hidden = status !== 409;
-    setText(byId('submitted'), status === 409 ? `${message.split(';')[0]}.` : message);
+    setText(byId('submitted'), message);
   }
 }
 

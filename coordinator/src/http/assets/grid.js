@@ -145,7 +145,8 @@ async function showTask(which) {
   if (task.failed_attempts) parts.push(`${task.failed_attempts} failed attempts`);
   if (task.conflicting_counts.length) parts.push(`conflicting counts: ${task.conflicting_counts.join(', ')}`);
   parts.push(`${number(task.units)} units from ${number(task.first_unit)}`, `estimated cost: ${(task.cost / 1e6).toFixed(1)} core-seconds`);
-  setText(byId('map-cell'), parts.join(' · '));
+  const link = Object.assign(document.createElement('a'), { href: `/runs/${run}/tasks/${which}`, textContent: 'Explain this task' });
+  byId('map-cell').replaceChildren(`${parts.join(' · ')} · `, link);
 }
 
 async function refreshMap() {
