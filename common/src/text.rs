@@ -106,6 +106,21 @@ pub fn thousands(number: u128) -> String {
     text
 }
 
+/// Formats a number, marked with ~ if it is an estimate.
+pub fn estimated(value: f64, sampled: bool) -> String {
+    let mark = if sampled { "~" } else { "" };
+    if value >= 1e9 {
+        return format!("{mark}{value:.3e}");
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "below 1e9")]
+    let whole = value.round() as u128;
+    // Means of whole numbers may differ from a whole number by a rounding error.
+    match (value - value.round()).abs() < 1e-6 || value >= 1e4 {
+        true => format!("{mark}{}", thousands(whole)),
+        false => format!("{mark}{value:.2}"),
+    }
+}
+
 /// Formats a duration: "1.2 s", "3 min 20 s", "5 h 12 min", "4 d 6 h".
 pub fn span(seconds: f64) -> String {
     // An approximation is enough; `as` saturates, and NaN becomes 0.

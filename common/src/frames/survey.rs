@@ -21,6 +21,7 @@ use crate::{
         self, Plan,
         spec::{BadSpec, PlanSpec},
     },
+    text::estimated,
 };
 
 /// Survey of the frames of a board and the sizes of their lists.
@@ -78,6 +79,25 @@ pub struct Effort {
     /// Half boards to make per half; remaining row sets are skipped.
     pub halves: usize,
     pub pairs: usize,
+}
+
+impl Lists {
+    /// Returns the name of each size, and the size.
+    pub fn rows(&self) -> [(&'static str, String); 8] {
+        let exact = |value| estimated(value, false);
+        let number = |value| estimated(value, self.sampled);
+        let [p, q, r, s] = self.quarters;
+        [
+            ("quarter boards P", exact(p)),
+            ("quarter boards Q", exact(q)),
+            ("quarter boards R", exact(r)),
+            ("quarter boards S", exact(s)),
+            ("half boards above", number(self.halves[0])),
+            ("half boards below", number(self.halves[1])),
+            ("pairs of half boards", number(self.pairs)),
+            ("solutions", number(self.solutions)),
+        ]
+    }
 }
 
 impl Group {

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use scheduler::TaskView;
 use textbook::{assembly::Quarters, boards::Style};
 use tokio::task::spawn_blocking;
-use view::text::{abbreviated, plural, thousands};
+use view::text::{plural, thousands};
 
 use super::{
     App, api,
@@ -28,10 +28,8 @@ const MAX_UNITS: usize = 64;
 const MAX_SURVEYED: u8 = 22;
 const MAX_SHOWN: u8 = 12;
 
-/// Maximum numbers of listed keys per half, of named bits, and of listed solutions.
-const MAX_KEYS: usize = 8;
-const MAX_BITS: usize = 5;
-const MAX_SOLUTIONS: usize = 24;
+/// Maximum numbers of keys per half, of bits, and of solutions that are shown.
+const MAX_LISTED: usize = 8;
 
 /// Effort for a frame's lists, which are estimated from a part of them if they are longer.
 const EFFORT: Effort = Effort { halves: 1 << 17, pairs: 1 << 22 };
@@ -114,16 +112,6 @@ fn lists(plan: &Plan, survey: &mut Survey, unit: u64) -> Markup {
         return html! { section { h2 { "Lists" } p { "They are long. " code { (command) } " shows their lengths." } } };
     }
     let sizes = survey.lists(group, a, c, EFFORT, &mut random_below);
-    // Below 2^64, and rounded for display.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let number = |value: f64, sampled: bool| match sampled {
-        true => format!("about {}", abbreviated(value as u128)),
-        false => thousands(value.round() as u128),
-    };
-    let [p, q, r, s] = sizes.quarters.map(|value| number(value, false));
-    let [above, below, pairs, solutions] =
-        [sizes.halves[0], sizes.halves[1], sizes.pairs, sizes.solutions]
-            .map(|value| number(value, sizes.sampled));
     html! {
         section aria-labelledby="lists-h" {
             h2 id="lists-h" { "Lists" }
@@ -131,13 +119,9 @@ fn lists(plan: &Plan, survey: &mut Survey, unit: u64) -> Markup {
                 do not attack each other, and counts the pairs of an upper and a lower half board that share no diagonal. It tests 512
                 pairs at once, so that a core counts about a billion solutions per second of a large board." }
             table {
-                @for (what, value) in [("Quarter boards P", &p), ("Quarter boards Q", &q), ("Quarter boards R", &r),
-                    ("Quarter boards S", &s), ("Half boards above", &above), ("Half boards below", &below),
-                    ("Pairs of half boards", &pairs), ("Solutions of the frame", &solutions)] {
-                    tr { th scope="row" { (what) } td { (value) } }
-                }
+                @for (what, value) in sizes.rows() { tr { th scope="row" { (what) } td { (value) } } }
             }
-            p.sub { code { (command) } " shows these numbers. A run counts only some frames, and a solution of them with the
+            p.sub { code { (command) } " shows these numbers; ~ marks estimates. A run counts only some frames, and a solution of them with the
                 solutions that are its images." }
         }
     }
@@ -158,7 +142,7 @@ fn steps(plan: &Plan, survey: &mut Survey, unit: u64) -> Markup {
         left.retain(|pair| pair >> bit & 1 == 0);
         (left.len() < before).then_some((bit, before - left.len(), before))
     });
-    let bits: Vec<_> = bits.take(MAX_BITS).collect();
+    let bits: Vec<_> = bits.take(MAX_LISTED).collect();
     let used = halves.iter().flatten().fold(1, |all, key| all | key);
     let width = (u64::BITS - used.leading_zeros()) as usize;
     let [above, below] = assembled.quarter_pairs;
@@ -170,8 +154,8 @@ fn steps(plan: &Plan, survey: &mut Survey, unit: u64) -> Markup {
                     " (tops.len()) " and " (bottoms.len()) " of them fit." }
                 li { "Each half board becomes a key: a bit for each diagonal that both halves cross, set if a queen attacks it."
                     div.pair.even { @for (name, keys) in ["Above", "Below"].iter().zip(&halves) {
-                        pre { (name) @for key in keys.iter().take(MAX_KEYS) { (format!("\n{key:0width$b}")) }
-                            @if keys.len() > MAX_KEYS { "\nand " (keys.len() - MAX_KEYS) " more" } }
+                        pre { (name) @for key in keys.iter().take(MAX_LISTED) { (format!("\n{key:0width$b}")) }
+                            @if keys.len() > MAX_LISTED { "\nand " (keys.len() - MAX_LISTED) " more" } }
                     } }
                 }
                 li { (plural(tops.len() as u64 * bottoms.len() as u64, "pair")) " of keys: "
@@ -180,10 +164,10 @@ fn steps(plan: &Plan, survey: &mut Survey, unit: u64) -> Markup {
                     } @if left.len() > assembled.solutions.len() { " …" } }
                 li { (plural(assembled.solutions.len() as u64, "pair")) " share no bit: these are the solutions of the frame (the columns
                     by row)." pre {
-                    @for (place, solution) in assembled.solutions.iter().take(MAX_SOLUTIONS).enumerate() {
+                    @for (place, solution) in assembled.solutions.iter().take(MAX_LISTED).enumerate() {
                         @if place > 0 { "\n" } (Style::Line.draw(solution, 1).trim_end())
                     }
-                    @if assembled.solutions.len() > MAX_SOLUTIONS { "\nand " (assembled.solutions.len() - MAX_SOLUTIONS) " more" }
+                    @if assembled.solutions.len() > MAX_LISTED { "\nand " (assembled.solutions.len() - MAX_LISTED) " more" }
                 } }
             }
         }

@@ -5,8 +5,8 @@ use time::OffsetDateTime;
 
 pub use cli::terminal::eprint_line;
 pub use common::text::{
-    WIDTH, abbreviated, age, between, check_name, check_outcome, check_text, durations, labeled,
-    method_name, percent, plural, rough, shortened, span, thousands, wrapped,
+    WIDTH, abbreviated, age, between, check_name, check_outcome, check_text, durations, estimated,
+    labeled, method_name, percent, plural, rough, shortened, span, thousands, wrapped,
 };
 
 /// Writes text to stderr, broken at spaces within the terminal's width.

@@ -13,7 +13,7 @@ use textbook::{
     assembly::{CONDITIONS, Quarters, SolutionParts},
     boards::{Style, Symmetry},
 };
-use view::text::thousands;
+use view::text::{estimated, thousands};
 
 use super::super::output::{Width, WrappedTable, print, print_prose};
 
@@ -80,21 +80,6 @@ pub(super) fn frames(options: &FramesOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Formats a number, marked with ~ if it is an estimate.
-fn number(value: f64, sampled: bool) -> String {
-    let mark = if sampled { "~" } else { "" };
-    if value >= 1e9 {
-        return format!("{mark}{value:.3e}");
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "below 1e9")]
-    let whole = value.round() as u128;
-    // Means of whole numbers may differ from a whole number by a rounding error.
-    match (value - value.round()).abs() < 1e-6 || value >= 1e4 {
-        true => format!("{mark}{}", thousands(whole)),
-        false => format!("{mark}{value:.2}"),
-    }
-}
-
 fn table(
     options: &FramesOptions,
     survey: &mut Survey,
@@ -134,12 +119,12 @@ fn table(
         // Each set of columns is as likely in a random frame as any other.
         let some = surveyed < group.frames;
         let quarters = |quadrant: usize| {
-            number(mean.quarters[quadrant] * group.column_sets[quadrant] as f64, some)
+            estimated(mean.quarters[quadrant] * group.column_sets[quadrant] as f64, some)
         };
-        let estimated = mean.sampled || some;
-        sampled |= estimated;
+        let is_estimated = mean.sampled || some;
+        sampled |= is_estimated;
         let each = match mean.solutions > 0.0 {
-            true => number(mean.pairs / mean.solutions, estimated),
+            true => estimated(mean.pairs / mean.solutions, is_estimated),
             false => "-".to_owned(),
         };
         table.row([
@@ -149,12 +134,12 @@ fn table(
             thousands(group.planned.into()),
             quarters(0),
             quarters(1),
-            number(mean.quarters[0], some),
-            number(mean.quarters[1], some),
-            number(mean.halves[0], estimated),
-            number(mean.halves[1], estimated),
-            number(mean.pairs, estimated),
-            number(mean.solutions, estimated),
+            estimated(mean.quarters[0], some),
+            estimated(mean.quarters[1], some),
+            estimated(mean.halves[0], is_estimated),
+            estimated(mean.halves[1], is_estimated),
+            estimated(mean.pairs, is_estimated),
+            estimated(mean.solutions, is_estimated),
             each,
         ])?;
     }
@@ -167,7 +152,7 @@ fn table(
     let known = published_counts(board).map(|counts| counts.all());
     print(&format!(
         "frames × solutions, type II four times: {}; published: {}",
-        number(whole, sampled),
+        estimated(whole, sampled),
         known.map_or("none".to_owned(), thousands),
     ))?;
     if !board.n().is_multiple_of(2) && board.n() <= MAX_EXTRACTED {
@@ -274,16 +259,8 @@ fn show_frame(
         group.name(),
         group.queens
     ))?;
-    for (name, value) in ["P", "Q", "R", "S"].into_iter().zip(lists.quarters) {
-        print(&format!("quarter boards {name:<8} {:>16}", number(value, false)))?;
-    }
-    for (name, value) in [
-        ("half boards above", lists.halves[0]),
-        ("half boards below", lists.halves[1]),
-        ("pairs of half boards", lists.pairs),
-        ("solutions", lists.solutions),
-    ] {
-        print(&format!("{name:<23} {:>16}", number(value, lists.sampled)))?;
+    for (name, value) in lists.rows() {
+        print(&format!("{name:<23} {value:>16}"))?;
     }
     if board.n() <= MAX_LISTED { list_solutions(board, (a, c)) } else { Ok(()) }
 }
