@@ -454,16 +454,16 @@ test('a task explains itself, and a finished run has a picture and a certificate
     await page.locator('#board').click();
     await page.getByRole('link', { name: 'Explain this task' }).click();
     await waitForText(page, 'h1', /^N = 12: task \d+$/);
-    assert.match(await page.locator('#steps-h ~ ol').textContent(), /complementary rows; .* pairs? share no bit/s);
+    assert.match(await page.locator('#steps-h ~ ol').textContent(), /complementary rows;.* pairs? share no bit/s);
     assert.equal(await page.locator('#board .quadrant').count(), 4);
     assert.deepEqual(await findings(page), []);
     const [wide, high] = await page.evaluate('[document.documentElement.scrollWidth, document.documentElement.scrollHeight]');
     assert.ok(wide <= phone.width && high <= 2500, `${wide} by ${high}`);
     await page.goto(`${cluster.url}/events`);
-    await page.selectOption('select[name=kind]', 'joined');
+    await page.selectOption('select[name=kind]', 'complete');
     await page.getByRole('button', { name: 'Apply' }).click();
     await waitForText(page, '#events-h', /^1 event$/);
-    assert.equal(await page.locator('select[name=kind]').inputValue(), 'joined');
+    assert.equal(await page.locator('select[name=kind]').inputValue(), 'complete');
     assert.deepEqual(await findings(page), []);
     assert.deepEqual(page.errors, []);
   } finally { await cluster.stop(); }

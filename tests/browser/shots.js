@@ -40,6 +40,9 @@ const empty = await Cluster.start([]);
 try {
   const none = await open(await empty.link(), desktop);
   await none.screenshot({ path: join(folder, 'dashboard-empty.png') });
+  await empty.queensctl(['submit', '--n', '12', '--method', 'frames']);
+  await none.goto(`${empty.url}/runs/last/tasks/9`);
+  await none.screenshot({ path: join(folder, 'task.png'), fullPage: true });
   for (const name of ['lab-a', 'lab-b']) cluster.worker(name);
   const first = await open(await cluster.link(), desktop);
   // Far enough to show something, but not finished.

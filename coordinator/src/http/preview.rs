@@ -63,7 +63,8 @@ pub(super) fn png(queens: &[u8], title: &str, number: &str) -> Vec<u8> {
         top += 11 * scale;
     }
     let mut file = Vec::new();
-    let mut encoder = png::Encoder::new(&mut file, WIDTH as u32, HEIGHT as u32);
+    let [width, height] = [WIDTH, HEIGHT].map(|side| u32::try_from(side).expect("a small picture"));
+    let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_palette(PALETTE.as_flattened());
     let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels));

@@ -423,12 +423,11 @@ fn a_finished_run_has_a_certificate_a_picture_and_tasks_that_explain_themselves(
         let events = events["events"].as_array().unwrap().iter();
         events.map(|event| event["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(kinds("joined,complete"), ["joined", "complete"]);
+    assert_eq!(kinds("submitted,complete"), ["submitted", "complete"]);
     assert_eq!(kinds("nonsense"), [""; 0]);
-    let page = fixture.get("/events?kind=joined").body;
-    assert!(page.contains("1 event<") && page.contains("bench-1 joined"), "{page}");
-    assert!(!page.contains("no check failed"), "{page}");
-    let printed = fixture.cluster.queensctl(&["events", "--kind", "joined,complete", "--json"]);
+    let page = fixture.get("/events?kind=complete").body;
+    assert!(page.contains("1 event<") && page.contains("no check failed"), "{page}");
+    let printed = fixture.cluster.queensctl(&["events", "--kind", "submitted,complete", "--json"]);
     assert_eq!(printed.ok().stdout.lines().count(), 2);
     fixture.queensctl(&["submit", "--n", "22", "--json"]);
     refused(&fixture.get("/runs/last/certificate.json"), 409, "not complete");
