@@ -148,11 +148,11 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
             }
         }
     };
-    let about = match status.result {
-        Some(_) => {
+    let about = match &status.result {
+        Some(result) if result.disputed_tasks.is_empty() => {
             format!("Counted in {}; {}", view.figures.eta.short, view.figures.verification.short)
         }
-        None => format!("{}; {}", view.state, view.figures.tasks.short),
+        _ => format!("{}; {}", view.state, view.figures.tasks.short),
     };
     let head = html! {
         meta name="description" content=(about);
