@@ -227,7 +227,7 @@ fn table(
     strips: &[Strip],
     operator: bool,
 ) -> Markup {
-    let own = |&place: &usize| match place == TASKS && !more.is_empty() {
+    let own = |&place: &usize| match place == TASKS && strips.is_empty() {
         true => "Tasks",
         false => WORKER_COLUMNS[place].head,
     };
@@ -305,7 +305,11 @@ pub(super) async fn workers(
     let page_of = app.driver.workers(part).await?;
     let workers: Vec<_> = page_of.workers.iter().map(message::worker).collect();
     let away = page_of.totals.of(scheduler::WorkerState::Away).workers;
-    let (mut rows, all) = (worker_rows(&workers), page_of.totals.all().workers + away);
+    let totals = page_of.totals.all();
+    let (mut rows, all) = (worker_rows(&workers), totals.workers + away);
+    for (row, worker) in rows.iter_mut().zip(&workers) {
+        row.cells.push(percent(worker.tasks_done as f64 / totals.tasks_done.max(1) as f64));
+    }
     let end = from.saturating_add(rows.len());
     let id = |row: &WorkerRow| u128::from_str_radix(&row.id, 16).map(WorkerId).unwrap_or_default();
     let Activity { since_unix_ms, mut strips, mut gone } =
@@ -313,7 +317,9 @@ pub(super) async fn workers(
     let number_gone = gone.len();
     gone.truncate(if from == 0 { MAX_LISTED_GONE } else { 0 });
     for (id, name, strip) in gone {
-        rows.push(gone_row(id.to_string(), name, Counted::default()));
+        let mut row = gone_row(id.to_string(), name, Counted::default());
+        row.cells.push("–".to_owned());
+        rows.push(row);
         strips.push(strip);
     }
     let body = html! {
@@ -329,7 +335,7 @@ pub(super) async fn workers(
                         @for level in 0..4 { path class=(format!("h{level}")) d=(format!("M{level} 0h1v1h-1z")) {} }
                     } " Waiting, and counting up to a quarter, three quarters or all of 15 minutes; empty: away or not observed. Observed since "
                         time data-ms=(since_unix_ms) { (minute(since_unix_ms, true)) " UTC" } ", the coordinator's start." }
-                    (table(&rows, &ALL, &[], &strips, operator))
+                    (table(&rows, &ALL, &SHARE_HEADS[..1], &strips, operator))
                     p {
                         @if from > 0 {
                             a href=(format!("/workers?from={}", from.saturating_sub(SHOWN_WORKERS))) { "Previous" } " "

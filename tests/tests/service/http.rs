@@ -381,6 +381,7 @@ fn workers_are_listed_in_pages() {
     assert!(shown.contains("1 to 1 of 1"), "{shown}");
     assert!(shown.contains("bench-1"), "{shown}");
     assert!(shown.contains("Crews"), "{shown}");
+    assert!(shown.contains("<td data-head=\"Share\">100.00 %</td>"), "{shown}");
     assert!(fixture.get("/workers?from=1").body.contains("None"));
     let bad = fixture.get("/workers?from=-1");
     assert_eq!(bad.code, 400);

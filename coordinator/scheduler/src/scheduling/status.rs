@@ -230,6 +230,8 @@ pub struct WorkerTotals {
 pub struct StateTotals {
     pub workers: u64,
     pub threads: u64,
+    /// Tasks that these workers have counted since the coordinator's start.
+    pub tasks_done: u64,
 }
 
 impl WorkerTotals {
@@ -242,6 +244,7 @@ impl WorkerTotals {
         let add = |sum: StateTotals, of: StateTotals| StateTotals {
             workers: sum.workers + of.workers,
             threads: sum.threads + of.threads,
+            tasks_done: sum.tasks_done + of.tasks_done,
         };
         let states = WorkerState::ALL.into_iter().filter(|state| *state != WorkerState::Away);
         states.map(|state| self.of(state)).fold(StateTotals::default(), add)
@@ -469,6 +472,7 @@ impl Scheduler {
             let of_state = &mut totals.by_state[self.worker_state(number, now) as usize];
             of_state.workers += 1;
             of_state.threads += u64::from(worker.info.threads);
+            of_state.tasks_done += worker.tasks_done;
             totals.failing += u64::from(worker.failed_threads > 0);
             totals.failed_threads += u64::from(worker.failed_threads);
             let ago = self.clock.at(now).saturating_sub(worker.seen);
