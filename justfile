@@ -5,7 +5,7 @@ default:
 
 # The README's main command.
 main:
-    cargo run --bin coordinator -- --n 16 --local
+    cargo run --bin coordinator -- --n 20 --local
 
 # The README's test command.
 test:

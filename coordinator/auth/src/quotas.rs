@@ -15,7 +15,7 @@ use tonic::Status;
 
 use crate::Principal;
 
-/// Limits of one port; `docs/operations.md` lists the defaults.
+/// Limits of one port; `docs/capacity.md` lists the defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections in total, if there are enough file descriptors.

@@ -244,10 +244,10 @@ const COUNTING: &str = "Counting in this process";
 
 const AFTER_HELP: &str = "\
 Examples:
-  coordinator --n 16 --local
-      count N = 16 on this machine only
-  coordinator --n 20 --listen 0.0.0.0:7171
-      start or resume N = 20 for workers on any machine; prints the command to
+  coordinator --n 20 --local
+      count N = 20 on this machine only
+  coordinator --n 22 --listen 0.0.0.0:7171
+      start or resume N = 22 for workers on any machine; prints the command to
       run on them
 
 Exit codes:
