@@ -229,8 +229,9 @@ enumeration!(
 );
 enumeration!(
     Kernel,
-    "1 scalar, 2 avx2, 3 avx512, 4 neon or 5 opencl",
-    Scalar => Scalar, Avx2 => Avx2, Avx512 => Avx512, Neon => Neon, OpenCl => Opencl
+    "1 scalar, 2 avx2, 3 avx512, 4 neon, 5 opencl or 6 simd128",
+    Scalar => Scalar, Avx2 => Avx2, Avx512 => Avx512, Neon => Neon, OpenCl => Opencl,
+    Simd128 => Simd128
 );
 enumeration!(Orientation, "1 upright or 2 rotated", Upright => Upright, Rotated => Rotated);
 

@@ -14,6 +14,8 @@ pub enum KernelName {
     Avx512,
     /// 128-bit vectors on aarch64.
     Neon,
+    /// 128-bit vectors of WebAssembly.
+    Simd128,
     /// A device beside the CPU; never a [`Kernel`].
     OpenCl,
 }
@@ -33,7 +35,8 @@ pub struct MissingKernel {
 
 impl KernelName {
     /// All kernels, best first.
-    pub const ALL: [Self; 5] = [Self::OpenCl, Self::Avx512, Self::Avx2, Self::Neon, Self::Scalar];
+    pub const ALL: [Self; 6] =
+        [Self::OpenCl, Self::Avx512, Self::Avx2, Self::Neon, Self::Simd128, Self::Scalar];
 
     /// Returns the code in stored and signed bytes.
     pub const fn code(self) -> u8 {
@@ -43,6 +46,7 @@ impl KernelName {
             Self::Avx512 => 2,
             Self::Neon => 3,
             Self::OpenCl => 4,
+            Self::Simd128 => 5,
         }
     }
 
@@ -54,6 +58,8 @@ impl KernelName {
         match self {
             Self::Scalar => true,
             Self::OpenCl => false,
+            // A module with these instructions loads only where they exist.
+            Self::Simd128 => cfg!(target_arch = "wasm32"),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => {
                 is_x86_feature_detected!("avx2")
@@ -116,6 +122,7 @@ crate::named!(
     Avx2 = "avx2",
     Avx512 = "avx512",
     Neon = "neon",
+    Simd128 = "simd128",
     OpenCl = "opencl",
 );
 

@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{
     crew::{Crew, OnDone},
-    join::{Accelerator, DisjointPairs, HJoin, PlainJoin, Side},
+    join::{Accelerator, DisjointPairs, HJoin, PlainJoin, Side, pairs_of},
     kernel::Kernel,
     setup::{CountError, Orientation, go_on},
 };
 
 /// Maximum number of pairs that are tested without choosing grid bits.
-const PLAIN_PAIRS: usize = 1 << 10;
+const PLAIN_PAIRS: u64 = 1 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JoinedBy {
@@ -44,7 +44,7 @@ pub(super) struct FrameCounter {
     /// Join for the shortest lists.
     plain: PlainJoin,
     /// Maximum number of pairs for `plain`.
-    plain_pairs: usize,
+    plain_pairs: u64,
     accelerator: Option<Accelerator>,
     /// Whether the accelerator joined a frame.
     accelerated: bool,
@@ -135,7 +135,7 @@ impl FrameCounter {
             self.bottom.begin(bottoms, most, &below, &self.crew, on_done)?;
         }
         let (mut rounds, mut limit) = limits.rounds(self.top.number(), self.bottom.number());
-        let pairs = self.top.number().saturating_mul(self.bottom.number());
+        let pairs = pairs_of(self.top.number(), self.bottom.number());
         let is_held = self.top.is_held() && self.bottom.is_held();
         self.joined_by = match &self.accelerator {
             Some(accelerator) if !is_held || pairs >= accelerator.min_pairs => {

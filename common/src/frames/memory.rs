@@ -238,9 +238,10 @@ impl Need {
 
     fn most_keys(&self, bytes: u64, rounds: usize, threads: usize) -> usize {
         let mut keys = self.least_keys();
-        for step in (0..40).rev().map(|bit| 1usize << bit) {
-            if self.equal(keys.saturating_add(step), rounds, threads) <= bytes {
-                keys += step;
+        for step in (0..usize::BITS.min(40)).rev().map(|bit| 1 << bit) {
+            let more = keys.saturating_add(step);
+            if self.equal(more, rounds, threads) <= bytes {
+                keys = more;
             }
         }
         keys

@@ -75,7 +75,7 @@ pub struct Accelerator {
     /// Maximum length of a list, and of both together.
     pub most_keys: usize,
     /// Minimum pairs of both lists.
-    pub min_pairs: usize,
+    pub min_pairs: u64,
     /// Maximum length of a list that is given as [`Keys::List`].
     pub held_keys: usize,
 }
@@ -184,7 +184,7 @@ impl KeyMaker for Slices<'_> {
 pub type OnProgress<'a> = &'a mut dyn FnMut(f64) -> ControlFlow<()>;
 
 /// Pairs between two calls of [`OnProgress`]: a few milliseconds.
-pub(crate) const PAIRS_PER_CALL: usize = 1 << 30;
+pub(crate) const PAIRS_PER_CALL: u64 = 1 << 30;
 
 /// Join that tests every pair: fastest for short lists, and the reference in tests.
 #[derive(Debug, Default)]

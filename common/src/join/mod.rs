@@ -55,7 +55,12 @@ pub use self::{
 };
 
 /// Maximum pairs that a single thread joins: a few milliseconds.
-const MAX_PAIRS_ALONE: usize = 1 << 32;
+const MAX_PAIRS_ALONE: u64 = 1 << 32;
+
+/// Returns the number of pairs of two lists, which may exceed a 32-bit `usize`.
+pub(crate) const fn pairs_of(one: usize, other: usize) -> u64 {
+    (one as u64).saturating_mul(other as u64)
+}
 
 /// Returns the bytes for prefiltered rows: 0 if row buffers have the minimum size.
 fn prefilter_bytes(row_bytes: usize) -> usize {
@@ -184,7 +189,7 @@ impl HJoin {
     #[must_use]
     pub fn without(mut self, optimization: Optimization) -> Self {
         match optimization {
-            Optimization::Bands => self.limits.bands.join = usize::MAX,
+            Optimization::Bands => self.limits.bands.join = u64::MAX,
             Optimization::LongResiduals => self.chooser.avoid_long_residuals(),
             Optimization::FewCells => self.memory.sorting.always_by_rows(),
             Optimization::ShortLists => self.short_list = 0,
@@ -260,7 +265,7 @@ impl HJoin {
         self.limits = JoinLimits {
             bands: BandLimits {
                 join: 0,
-                tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { usize::MAX }),
+                tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { u64::MAX }),
             },
             max_pairs_alone: 0,
             row_bytes: 200 << x3_bits,
@@ -281,7 +286,7 @@ impl HJoin {
         rounds: usize,
     ) -> u64 {
         let [keys, shorter] = [longer, shorter].map(|keys| keys.min(MAX_KEYS));
-        let (longer, both) = (keys as u64, (keys + shorter) as u64);
+        let (longer, both) = (keys as u64, keys as u64 + shorter as u64);
         let threads = threads as u64;
         let cell_bits = max_cell_bits(keys, shorter);
         let residual_bytes =

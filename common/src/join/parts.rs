@@ -10,6 +10,7 @@ use super::{
     interface::{Keys, OnProgress, Part, Side},
     layout::{JoinLimits, KeyLayout, KeySplit},
     leaf::Tables,
+    pairs_of,
     sparse::{self, SparseJoin, SparseKey, SparsePairs, SparseRows},
     walk::{Gathered, Walk, WalkTiles},
 };
@@ -105,7 +106,7 @@ impl<W: Residual> Buffers<W> {
         let kernel = self.kernel;
         // One member joins short lists.
         let members_for = |members: usize, top: usize, bottom: usize| {
-            if top.saturating_mul(bottom) <= limits.max_pairs_alone { 1 } else { members }
+            if pairs_of(top, bottom) <= limits.max_pairs_alone { 1 } else { members }
         };
         let ([top, bottom], [few_tops, few_bottoms]) = (&self.grids, &self.bounds);
         let members = &mut self.members[..];

@@ -13,6 +13,7 @@ use super::{
     interface::{OnProgress, PAIRS_PER_CALL, count_pairs},
     layout::{KeySplit, Order},
     leaf::{Tables, Tally},
+    pairs_of,
 };
 use crate::{
     crew::ProgressReporter,
@@ -124,7 +125,7 @@ impl<W: Residual> Work for SparseRows<'_, '_, W> {
 impl<W: Residual> SparseRows<'_, '_, W> {
     /// Counts the disjoint pairs of one row; adds the tested ones to `pairs`.
     #[inline(always)]
-    fn row<S: Set>(&mut self, set: S, pattern: u32, row: GridRow<'_, W>, pairs: &mut usize) -> u64 {
+    fn row<S: Set>(&mut self, set: S, pattern: u32, row: GridRow<'_, W>, pairs: &mut u64) -> u64 {
         if row.len() == 0 {
             return 0;
         }
@@ -145,7 +146,7 @@ impl<W: Residual> SparseRows<'_, '_, W> {
                 remaining = others;
                 // SAFETY: the spans belong to this row, and have at most `keys` keys.
                 let candidates = unsafe { row.gather_spans(first, keys, long) };
-                *pairs += probes.length * candidates.length;
+                *pairs += pairs_of(probes.length, candidates.length);
                 // SAFETY: gathered lists have the slack that leaves read; the kernel proves the
                 // instruction set.
                 unsafe {

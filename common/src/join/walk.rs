@@ -18,6 +18,7 @@ use super::{
     interface::PAIRS_PER_CALL,
     layout::{JoinLimits, KeyLayout, X3Places},
     leaf::{Tables, Tally},
+    pairs_of,
 };
 use crate::{
     crew::ProgressReporter,
@@ -187,7 +188,7 @@ impl<W: Residual> WalkTiles<'_, '_, W> {
         (tile1, tile2): Tile,
         rows: &Rows<'_, W>,
         x3: X3Places,
-        pairs: &mut usize,
+        pairs: &mut u64,
     ) -> u64 {
         let Walk { layout, limits, .. } = *self.walk;
         let max_row = limits.row_bytes / size_of::<W>();
@@ -236,7 +237,7 @@ impl<W: Residual> WalkTiles<'_, '_, W> {
                         if below.list.length == 0 {
                             continue;
                         }
-                        *pairs += above.list.length * below.list.length;
+                        *pairs += pairs_of(above.list.length, below.list.length);
                         // SAFETY: gathered lists have the slack that leaves read; the kernel proves
                         // the instruction set.
                         unsafe {
@@ -270,7 +271,7 @@ impl<W: Residual> WalkTiles<'_, '_, W> {
         };
         let above = keys(&rows.top[..tile1.len()], high2);
         let below = keys(&rows.bottom[..tile2.len()], high1);
-        let pairs = (above / tile1.len()) * (below / tile2.len());
+        let pairs = pairs_of(above / tile1.len(), below / tile2.len());
         layout.x3_places(limits.bands.bits(pairs))
     }
 }
@@ -281,7 +282,7 @@ struct BandedTile<'a, 'b, 'c, W> {
     tile: Tile,
     rows: &'a Rows<'a, W>,
     x3: X3Places,
-    pairs: &'a mut usize,
+    pairs: &'a mut u64,
 }
 
 impl<W: Residual> Work for BandedTile<'_, '_, '_, W> {

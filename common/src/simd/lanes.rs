@@ -152,6 +152,25 @@ pub(crate) const fn low_halves(by: i32) -> u32 {
     u32::MAX / ((1 << by) + 1)
 }
 
+/// Byte order for every set of flagged lanes of four: flagged lanes first.
+#[cfg(any(target_arch = "aarch64", target_arch = "wasm32"))]
+pub(crate) static BYTE_ORDER: [[u8; 16]; 16] = {
+    let mut table = [[0; 16]; 16];
+    let mut set = 0;
+    while set < table.len() {
+        let (mut byte, mut to) = (0, 0);
+        while byte < 16 {
+            if set >> (byte / 4) & 1 == 1 {
+                table[set][to] = byte;
+                to += 1;
+            }
+            byte += 1;
+        }
+        set += 1;
+    }
+    table
+};
+
 /// Vector operations on 32-bit lanes, for the search of method `rows`.
 ///
 /// A value exists only on CPUs with the instruction set, so the methods are safe to call; see

@@ -7,6 +7,7 @@
 //! join.
 
 /// Implements methods with instructions of a set, inlined into the caller.
+#[cfg(not(target_arch = "wasm32"))]
 macro_rules! instructions {
     ($(fn $name:ident $(<const $by:ident: i32>)? ($($parameters:tt)*) -> $result:ty $body:block)*) => {
         $(#[inline(always)]
@@ -35,13 +36,19 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(any(not(target_arch = "wasm32"), test))]
 mod scalar;
+#[cfg(target_arch = "wasm32")]
+mod simd128;
 
+#[cfg(any(not(target_arch = "wasm32"), test))]
 use self::scalar::Scalar;
 use crate::kernel::{Kernel, KernelName};
 
 #[cfg(target_arch = "aarch64")]
 use self::neon::Neon;
+#[cfg(target_arch = "wasm32")]
+use self::simd128::Simd128;
 #[cfg(target_arch = "x86_64")]
 use self::{avx2::Avx2, avx512::Avx512};
 
@@ -76,6 +83,8 @@ pub(crate) trait Work {
 /// Runs work with the instructions of `kernel`.
 pub(crate) fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
     match kernel.name() {
+        // Plain words would be half of the size of a module, and all modules have vectors.
+        #[cfg(any(not(target_arch = "wasm32"), test))]
         KernelName::Scalar => work.run(Scalar),
         // SAFETY: a `Kernel` exists only after its features were detected on this CPU.
         #[cfg(target_arch = "x86_64")]
@@ -86,11 +95,19 @@ pub(crate) fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
         // SAFETY: as above.
         #[cfg(target_arch = "aarch64")]
         KernelName::Neon => unsafe { on_neon(work) },
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "wasm32", test))]
+        KernelName::Simd128 => unsafe { on_simd128(work) },
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "wasm32", not(test)))]
+        KernelName::Scalar | KernelName::Simd128 => unsafe { on_simd128(work) },
         KernelName::OpenCl => unreachable!("{kernel} is no CPU's"),
         #[cfg(not(target_arch = "x86_64"))]
         KernelName::Avx2 | KernelName::Avx512 => unreachable!("{kernel} is never detected here"),
         #[cfg(not(target_arch = "aarch64"))]
         KernelName::Neon => unreachable!("{kernel} is never detected here"),
+        #[cfg(not(target_arch = "wasm32"))]
+        KernelName::Simd128 => unreachable!("{kernel} is never detected here"),
     }
 }
 
@@ -124,6 +141,7 @@ macro_rules! set {
     };
 }
 
+#[cfg(any(not(target_arch = "wasm32"), test))]
 set!(Scalar, scalar::Words, on_scalar, pairs::fitting, Scalar);
 
 #[cfg(target_arch = "x86_64")]
@@ -158,4 +176,15 @@ set!(
     // SAFETY: the caller vouches for the features.
     unsafe { Neon::new() },
     "neon"
+);
+
+#[cfg(target_arch = "wasm32")]
+set!(
+    Simd128,
+    simd128::Simd128Bits,
+    on_simd128,
+    pairs::fitting,
+    // SAFETY: the caller vouches for the features.
+    unsafe { Simd128::new() },
+    "simd128"
 );

@@ -5,7 +5,7 @@
 
 use std::arch::aarch64::*;
 
-use super::lanes::{Lanes, States};
+use super::lanes::{BYTE_ORDER, Lanes, States};
 
 /// Token of 128-bit vectors; exists only on CPUs with NEON.
 #[derive(Clone, Copy, Debug)]
@@ -39,24 +39,6 @@ impl Flags {
         }
     }
 }
-
-/// Byte order for every set of flagged lanes: flagged lanes first.
-static ORDER: [[u8; 16]; 16] = {
-    let mut table = [[0; 16]; 16];
-    let mut set = 0;
-    while set < table.len() {
-        let (mut byte, mut to) = (0, 0);
-        while byte < 16 {
-            if set >> (byte / 4) & 1 == 1 {
-                table[set][to] = byte;
-                to += 1;
-            }
-            byte += 1;
-        }
-        set += 1;
-    }
-    table
-};
 
 // For every method: the CPU has the instructions, since a `Neon` exists.
 impl States for Neon {
@@ -105,7 +87,7 @@ impl States for Neon {
         // SAFETY: see the module; the table has a row for every set of lanes; the caller vouches for
         // four elements.
         unsafe {
-            let order = vld1q_u8(ORDER.as_ptr().add(mask.bits()).cast());
+            let order = vld1q_u8(BYTE_ORDER.as_ptr().add(mask.bits()).cast());
             vst1q_u32(to, vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(a), order)));
         }
     }

@@ -293,7 +293,7 @@ fn every_name_has_one_number() {
         for (number, &name) in (1..).zip(names) {
             assert_eq!((name.encode(), T::decode("field", number)), (number, Ok(name)));
         }
-        for bad in [-1, 0, 6, 99] {
+        for bad in [-1, 0, 7, 99] {
             let error = T::decode("worker.kernel", bad).unwrap_err().to_string();
             assert!(error.starts_with("worker.kernel: expected 1 "), "{error}");
             assert!(error.ends_with(&format!(", got {bad}")), "{error}");
@@ -305,6 +305,7 @@ fn every_name_has_one_number() {
         KernelName::Avx512,
         KernelName::Neon,
         KernelName::OpenCl,
+        KernelName::Simd128,
     ]);
     check(&[Layout::FirstRows, Layout::Border, Layout::Frames]);
     check(&[Orientation::Upright, Orientation::Rotated]);

@@ -84,6 +84,8 @@ pub enum Kernel {
     Neon = 4,
     /// A device beside the CPU.
     Opencl = 5,
+    /// WebAssembly, such as in a browser.
+    Simd128 = 6,
 }
 impl Kernel {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -98,6 +100,7 @@ impl Kernel {
             Self::Avx512 => "KERNEL_AVX512",
             Self::Neon => "KERNEL_NEON",
             Self::Opencl => "KERNEL_OPENCL",
+            Self::Simd128 => "KERNEL_SIMD128",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -109,6 +112,7 @@ impl Kernel {
             "KERNEL_AVX512" => Some(Self::Avx512),
             "KERNEL_NEON" => Some(Self::Neon),
             "KERNEL_OPENCL" => Some(Self::Opencl),
+            "KERNEL_SIMD128" => Some(Self::Simd128),
             _ => None,
         }
     }

@@ -166,7 +166,7 @@ impl Device {
         Ok(Accelerator {
             join: Box::new(join),
             most_keys: self.most_keys(),
-            min_pairs: self.tuning.min_pairs,
+            min_pairs: self.tuning.min_pairs as u64,
             held_keys: self.tuning.min_pairs.min(1 << 16),
         })
     }

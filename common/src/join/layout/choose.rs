@@ -8,7 +8,10 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use super::{BandLimits, Groups, KeyLayout, MAX_ROW_BITS, X3, max_cell_bits};
 use crate::{
-    join::interface::{KeySample, Keys},
+    join::{
+        interface::{KeySample, Keys},
+        pairs_of,
+    },
     kernel::Kernel,
     simd::{PAIRS_SLACK, Pairs, Set, Work, dispatch},
 };
@@ -129,7 +132,7 @@ impl Chooser {
                 break;
             }
         }
-        if best.residual_bits() <= 32 && top.total.saturating_mul(bottom.total) >= limits.join {
+        if best.residual_bits() <= 32 && pairs_of(top.total, bottom.total) >= limits.join {
             let bits = (best.cell_bits()..).map_while(|at| pairs.bit(*kernel, at));
             return KeyLayout { x3: X3::new(bits.map(|(bit, _)| bit)), ..best };
         }

@@ -80,7 +80,7 @@ impl KeyLayout {
 
 /// Returns the maximum bits of a cell: one cell per eight keys, for small tables.
 pub(crate) fn max_cell_bits(top: usize, bottom: usize) -> usize {
-    let bits = ((top + bottom) / 8).max(64).ilog2();
+    let bits = (top.saturating_add(bottom) / 8).max(64).ilog2();
     bits.min(MAX_CELL_BITS) as usize
 }
 
@@ -91,11 +91,11 @@ pub(crate) const MAX_X3_BITS: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BandLimits {
     /// Pairs of keys of both lists.
-    pub(crate) join: usize,
+    pub(crate) join: u64,
     /// Pairs of average rows of a tile, for one, two and three bits of X3.
     ///
     /// A leaf has about a fifth of these pairs.
-    pub(crate) tile: [usize; MAX_X3_BITS],
+    pub(crate) tile: [u64; MAX_X3_BITS],
 }
 
 impl BandLimits {
@@ -107,7 +107,7 @@ impl BandLimits {
 
     /// Returns the number of X3 bits for a tile with this many pairs.
     #[inline(always)]
-    pub(crate) fn bits(self, pairs: usize) -> usize {
+    pub(crate) fn bits(self, pairs: u64) -> usize {
         self.tile.iter().filter(|&&limit| pairs >= limit).count()
     }
 }
@@ -118,7 +118,7 @@ pub(crate) struct JoinLimits {
     /// Thresholds of banded leaves.
     pub(crate) bands: BandLimits,
     /// Maximum pairs that one thread joins alone.
-    pub(crate) max_pairs_alone: usize,
+    pub(crate) max_pairs_alone: u64,
     /// Maximum bytes of a row gathered at a time, unless a few cells have more.
     pub(crate) row_bytes: usize,
     /// Bytes for a tile's prefiltered rows of one grid; 0 for none.
@@ -231,7 +231,7 @@ pub(crate) struct KeySplit<'a> {
 pub(crate) fn extracts(kernel: Kernel) -> bool {
     match kernel.name() {
         KernelName::Avx2 | KernelName::Avx512 => true,
-        KernelName::Scalar | KernelName::Neon | KernelName::OpenCl => false,
+        KernelName::Scalar | KernelName::Neon | KernelName::Simd128 | KernelName::OpenCl => false,
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
         gather::List,
     },
     layout::Groups,
+    pairs_of,
 };
 use crate::simd::{Lanes, Residual, Set};
 
@@ -26,7 +27,7 @@ pub(crate) use self::popcount::Tally;
 const ABREAST: usize = 2;
 
 /// Minimum pairs for a bit-sliced leaf.
-const MIN_SLICED_PAIRS: usize = 6_400;
+const MIN_SLICED_PAIRS: u64 = 6_400;
 /// Minimum keys on both sides for a bit-sliced leaf.
 const MIN_SLICED_PROBES: usize = 32;
 
@@ -71,7 +72,8 @@ impl Tables {
             (other.list, one)
         };
         let few_probes = probes.list.length;
-        if few_probes < MIN_SLICED_PROBES || few_probes * sliced.length < MIN_SLICED_PAIRS {
+        if few_probes < MIN_SLICED_PROBES || pairs_of(few_probes, sliced.length) < MIN_SLICED_PAIRS
+        {
             // SAFETY: the caller vouches for the lists.
             tally.bits += unsafe {
                 let probes = std::slice::from_raw_parts(probes.list.start, few_probes);

@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 
 use crate::{
-    join::{grid::gather::List, layout::Groups},
+    join::{grid::gather::List, layout::Groups, pairs_of},
     simd::{Lanes, Residual, Rotation, Set, Work, rotated},
 };
 
@@ -140,7 +140,7 @@ impl<
             }
         }
         self.tally.ones = ones;
-        self.tally.bits += ((self.probes.length + added) * BLOCKS * keys_per_block::<L>()) as u64;
+        self.tally.bits += pairs_of(self.probes.length + added, BLOCKS * keys_per_block::<L>());
         added
     }
 }
@@ -297,7 +297,7 @@ unsafe fn row<L: Lanes, W: Residual, const BITS: u32, const BLOCKS: usize, const
     let first = Group::<L, BITS, BLOCKS, GROUP>::FIRST_ROW + block;
     let row = rotated::<L, W, Group<L, BITS, BLOCKS, GROUP>>(probe);
     // SAFETY: the caller filled the tables.
-    unsafe { *tables.cast::<L>().add(first).byte_add(row) }
+    unsafe { *tables.cast::<L>().byte_add(row).add(first) }
 }
 
 #[inline(always)]

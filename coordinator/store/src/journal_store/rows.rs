@@ -458,7 +458,7 @@ mod tests {
                 KernelName::Scalar | KernelName::Avx512 | KernelName::OpenCl => {
                     Orientation::Upright
                 }
-                KernelName::Avx2 | KernelName::Neon => Orientation::Rotated,
+                KernelName::Avx2 | KernelName::Neon | KernelName::Simd128 => Orientation::Rotated,
             },
             accepted_unix_ms: 6,
         };
