@@ -2,6 +2,7 @@
 //! `cargo test --test all crash::directory`, Cargo compiles no library again.
 
 mod access;
+mod browser;
 mod cli;
 mod crash;
 mod docs;
