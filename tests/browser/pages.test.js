@@ -524,3 +524,33 @@ test('a finished run prints its result and checks, without buttons', async () =>
     assert.equal(paper.subarray(0, 5).toString(), '%PDF-');
   } finally { await cluster.stop(); }
 });
+
+// Starts counting on the page and returns it.
+async function count(cluster, options) {
+  const page = await open(`${cluster.url}/count`, options);
+  await page.locator('#name').fill('visitor-1');
+  await page.locator('#start').click();
+  return page;
+}
+
+test('a tab counts a board alone, through a reload, a lost network and a killed coordinator', async () => {
+  const cluster = await Cluster.start(['--n', '18', '--method', 'frames', '--task-cost', '5000', '--volunteers']);
+  try {
+    const page = await count(cluster);
+    assert.deepEqual(await findings(page), []);
+    assert.ok(page.bytes < 300_000, `${page.bytes} bytes until the first count`);
+    const counted = (at) => waitForText(page, '#tasks', new RegExp(`^[1-9]\\d{${at},}$`));
+    await counted(1);
+    await page.reload();
+    await waitForText(page, '#state', /Counting/);
+    await page.context().setOffline(true);
+    await waitForText(page, '#problem', /no connection/);
+    await page.context().setOffline(false);
+    await cluster.kill();
+    cluster.serve();
+    await cluster.line(/N = 18: 666,090,624 solutions/);
+    await waitForText(page, '#state', /Waiting: /);
+    assert.deepEqual(page.requested.filter((url) => !url.startsWith(cluster.url)), [], 'external requests');
+    await cluster.queensctl(['wait', 'last', '--max-wait', '60s']);
+  } finally { await cluster.stop(); }
+});

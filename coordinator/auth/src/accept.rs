@@ -185,7 +185,7 @@ impl Handshakes {
 }
 
 /// Returns an IPv4 address, or the /64 of an IPv6 one: a host can use all of it.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
         address @ IpAddr::V4(_) => address,

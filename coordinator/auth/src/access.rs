@@ -163,6 +163,10 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     ("GET", "/login/{link}", Access::Open),
     ("POST", "/login/{link}", Access::Open),
     ("GET", "/assets/{name}", Access::Open),
+    // Visitors have no token; without --volunteers these are not found.
+    ("GET", "/count", Access::Open),
+    ("GET", "/count/counter.wasm", Access::Open),
+    ("POST", "/count/sync", Access::Open),
     ("POST", "/logout", Access::Any),
     ("GET", "/", Access::Viewer),
     ("GET", "/workers", Access::Viewer),

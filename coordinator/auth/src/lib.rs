@@ -25,7 +25,7 @@ pub use authenticator::{
     parse_token,
 };
 pub use certificates::{Authority, CertificateError, Pki, PkiError, PkiFiles};
-pub use quotas::{Call, ConnectionActivity, Limits, UsageTable};
+pub use quotas::{Call, ConnectionActivity, Limits, UsageTable, VisitorQuotas};
 pub use token_auth::{TokenAuth, TokenAuthError};
 pub use tokens::{AuthError, BadTokenRequest, NewToken, TokenBook, TokenEntry};
 

@@ -2,6 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
+use common::run::WorkerId;
 use proto::connect::CoordinatorEndpoint;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -29,6 +30,24 @@ fn no_timeouts() -> Limits {
         ping_timeout: LONG,
         ..Limits::default()
     }
+}
+
+#[test]
+fn an_address_gets_some_identities_and_an_identity_some_calls() {
+    let quotas = VisitorQuotas::default();
+    let address = |text: &str| text.parse().unwrap();
+    for _ in 0..64 {
+        quotas.issue(address("2001:db8::1")).unwrap();
+    }
+    // A host can use all of a /64.
+    let refused = quotas.issue(address("2001:db8::ffff:1")).unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("64 visitors a day"), "{refused:?}");
+    quotas.issue(address("2001:db8:0:1::1")).unwrap();
+    quotas.issue(address("192.0.2.1")).unwrap();
+    let calls = (0..1_000).take_while(|_| quotas.call(WorkerId(1)).is_ok()).count();
+    assert!((240..1_000).contains(&calls), "{calls}");
+    quotas.call(WorkerId(2)).unwrap();
 }
 
 async fn connect(server: &Fixture) -> TcpStream {

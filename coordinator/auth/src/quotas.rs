@@ -2,6 +2,8 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
+    net::IpAddr,
     num::NonZeroU32,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -10,10 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use common::run::WorkerId;
+use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tonic::Status;
 
-use crate::Principal;
+use crate::{Principal, accept::network};
 
 /// Limits of one port; `docs/capacity.md` lists the defaults.
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +156,58 @@ impl UsageTable {
         };
         table.entry(principal.clone()).or_insert_with(new).clone()
     }
+}
+
+/// Identities that an address, or a /64 of IPv6, gets per day; also the largest burst.
+const IDENTITIES_PER_DAY: NonZeroU32 = NonZeroU32::new(64).expect("not zero");
+
+/// Calls of an identity per minute; also the largest burst.
+const VISITOR_CALLS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(240).expect("not zero");
+
+/// Number of addresses, and of identities, at which those within their quota are forgotten.
+const MAX_VISITORS: usize = 100_000;
+
+/// Quotas of visitors without a token.
+pub struct VisitorQuotas {
+    identities: DefaultKeyedRateLimiter<IpAddr>,
+    calls: DefaultKeyedRateLimiter<WorkerId>,
+}
+
+impl Default for VisitorQuotas {
+    fn default() -> Self {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let identity = Quota::with_period(day / IDENTITIES_PER_DAY.get()).expect("not zero");
+        Self {
+            identities: RateLimiter::keyed(identity.allow_burst(IDENTITIES_PER_DAY)),
+            calls: RateLimiter::keyed(Quota::per_minute(VISITOR_CALLS_PER_MINUTE)),
+        }
+    }
+}
+
+impl VisitorQuotas {
+    /// Counts an identity that is issued to a visitor at this address.
+    pub fn issue(&self, address: IpAddr) -> Result<(), Status> {
+        let what = format!("{IDENTITIES_PER_DAY} visitors a day: try again tomorrow");
+        within(&self.identities, network(address), || format!("this address has {what}"))
+    }
+
+    /// Counts a call of a visitor.
+    pub fn call(&self, visitor: WorkerId) -> Result<(), Status> {
+        let what =
+            || format!("at most {VISITOR_CALLS_PER_MINUTE} calls per minute: call less often");
+        within(&self.calls, visitor, what)
+    }
+}
+
+fn within<K: Clone + Eq + Hash>(
+    limiter: &DefaultKeyedRateLimiter<K>,
+    key: K,
+    refusal: impl Fn() -> String,
+) -> Result<(), Status> {
+    if limiter.len() >= MAX_VISITORS {
+        limiter.retain_recent();
+    }
+    limiter.check_key(&key).map_err(|_| Status::resource_exhausted(refusal()))
 }
 
 /// A call in progress and the bytes that its client has sent.

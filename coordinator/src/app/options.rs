@@ -131,6 +131,10 @@ pub struct Options {
     #[arg(long, value_name = "NAME", conflicts_with = "no_http", help_heading = NETWORK)]
     pub http_host: Vec<String>,
 
+    /// Let visitors without a token count in their browsers, at /count of the dashboard's address
+    #[arg(long, conflicts_with = "no_http", help_heading = NETWORK)]
+    pub volunteers: bool,
+
     /// Other coordinators of the same --store, for join strings
     #[arg(
         long,

@@ -110,6 +110,7 @@ impl Service {
         if let (Ok(listener), Ok(dashboard)) = (listeners.http, &dashboard) {
             let http =
                 Http::new(driver.clone(), clock, health, authenticator, (dashboard, http_hosts));
+            let http = if options.volunteers { http.with_volunteers() } else { http };
             let close = until_set(cluster.close_server.subscribe());
             cluster.add(HTTP_SERVER, async {
                 http.serve(listener, close).await;

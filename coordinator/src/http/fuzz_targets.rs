@@ -14,6 +14,7 @@ use super::{
     machines::FromWorker,
     map::Window,
     sessions::{Login, session},
+    volunteers::TabCall,
 };
 
 /// Reads a request as the routes do: a line with the URI, one with cookies, a body.
@@ -58,6 +59,10 @@ pub fn http_request(bytes: &[u8]) {
             let _ = proto::submitted_spec(message.spec);
             let _ = proto::submitted_key(&message.idempotency_key);
             let _ = proto::requested_recheck(message.recheck);
+        }
+        let json = Json::<TabCall>::from_request(request("application/json"), &()).await;
+        if let Ok(Json(read)) = json {
+            let _ = worker::package::Lines::read(read.lines.as_bytes());
         }
         let form = request("application/x-www-form-urlencoded");
         let _ = Form::<Login>::from_request(form, &()).await;

@@ -154,7 +154,7 @@ pub(super) fn wants_page(request: &Request, route: &str) -> bool {
     let accepted = request.headers().get(header::ACCEPT).and_then(|kinds| kinds.to_str().ok());
     let is_browser = accepted.is_some_and(|kinds| kinds.contains("text/html"));
     *request.method() == Method::GET
-        && (matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}")
+        && (matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}" | "/count")
             || is_browser && !request.uri().path().starts_with("/api/"))
 }
 
@@ -333,7 +333,7 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
     for (name, value) in [
         (
             "content-security-policy",
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \
+            "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; connect-src \
              'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         ),
         ("x-content-type-options", "nosniff"),

@@ -12,6 +12,16 @@ pub(super) fn page(title: &str, body: &Markup) -> Html<String> {
 
 /// Returns a page with more elements in its head.
 pub(super) fn page_with(title: &str, head: &Markup, body: &Markup) -> Html<String> {
+    document(title, &["uplot.js", "grid.js", "charts.js", "app.js"], head, body)
+}
+
+/// Returns a page with these scripts and more elements in its head.
+pub(super) fn document(
+    title: &str,
+    scripts: &[&str],
+    head: &Markup,
+    body: &Markup,
+) -> Html<String> {
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
@@ -25,10 +35,7 @@ pub(super) fn page_with(title: &str, head: &Markup, body: &Markup) -> Html<Strin
                 link rel="stylesheet" href="/assets/uplot.css";
                 link rel="stylesheet" href="/assets/app.css";
                 noscript { meta http-equiv="refresh" content="30"; }
-                script defer src="/assets/uplot.js" {}
-                script defer src="/assets/grid.js" {}
-                script defer src="/assets/charts.js" {}
-                script defer src="/assets/app.js" {}
+                @for script in scripts { script defer src=(format!("/assets/{script}")) {} }
             }
             (body)
         }

@@ -20,10 +20,11 @@ mod preview;
 mod sessions;
 mod standby;
 mod task;
+mod volunteers;
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use auth::{AcceptedConnection, Authenticator, Limits, Peer, UsageTable};
+use auth::{AcceptedConnection, Authenticator, Limits, Peer, UsageTable, VisitorQuotas};
 use axum::{
     Router,
     body::Body,
@@ -95,6 +96,8 @@ struct AppParts {
     storage: StorageHealth,
     /// Lock of requests that take long: certificates and surveys of frames are made one at a time.
     working: Arc<tokio::sync::Mutex<()>>,
+    /// `None` unless visitors may count.
+    visitors: Option<VisitorQuotas>,
 }
 
 /// The address of the pages, for the gRPC service.
@@ -150,8 +153,16 @@ impl Http {
             requests: metrics::Requests::default(),
             storage,
             working: Arc::default(),
+            visitors: None,
         };
         Self(Arc::new(app))
+    }
+
+    /// Lets visitors without a token count in their browsers.
+    #[must_use]
+    pub fn with_volunteers(self) -> Self {
+        let app = Arc::into_inner(self.0).expect("not served yet");
+        Self(Arc::new(AppParts { visitors: Some(VisitorQuotas::default()), ..app }))
     }
 
     /// Serves until `shutdown`, then finishes running requests.
@@ -260,6 +271,9 @@ fn router(app: &App) -> Router {
         .route("/runs/{run}/events", get(page::updates))
         .route("/runs/{run}/tasks/{task}", get(task::task))
         .route("/runs/{run}/{file}", get(files::file))
+        .route("/count", get(volunteers::count_page))
+        .route("/count/counter.wasm", get(volunteers::counter))
+        .route("/count/sync", post(volunteers::sync))
         .route("/login", get(async || sessions::login_page("")).post(sessions::login))
         .route("/login/{link}", get(sessions::confirm).post(sessions::follow))
         .route("/logout", post(sessions::logout))

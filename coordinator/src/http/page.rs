@@ -24,10 +24,12 @@ use super::{
 };
 
 /// Name, content type and text of the pages' files.
-const ASSETS: [(&str, &str, &str); 7] = [
+const ASSETS: [(&str, &str, &str); 9] = [
     ("app.js", "text/javascript; charset=utf-8", include_str!("assets/app.js")),
     ("grid.js", "text/javascript; charset=utf-8", include_str!("assets/grid.js")),
     ("charts.js", "text/javascript; charset=utf-8", include_str!("assets/charts.js")),
+    ("count.js", "text/javascript; charset=utf-8", include_str!("assets/count.js")),
+    ("counter.js", "text/javascript; charset=utf-8", include_str!("assets/counter.js")),
     ("app.css", "text/css; charset=utf-8", include_str!("assets/app.css")),
     ("uplot.js", "text/javascript; charset=utf-8", include_str!("assets/uplot.js")),
     ("uplot.css", "text/css; charset=utf-8", include_str!("assets/uplot.css")),

@@ -20,15 +20,15 @@ use tests::{
 
 /// An answer with any status.
 #[derive(Debug)]
-struct Answer {
-    code: u16,
-    body: String,
+pub(super) struct Answer {
+    pub(super) code: u16,
+    pub(super) body: String,
     headers: ureq::http::HeaderMap,
 }
 
 impl Answer {
     /// Parses the body.
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 
@@ -38,7 +38,7 @@ impl Answer {
 }
 
 /// Makes a request to `url` with these headers; a body is sent as JSON.
-fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: Option<&str>) -> Answer {
+pub(super) fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: Option<&str>) -> Answer {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -124,19 +124,19 @@ fn misfits(api: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> 
 }
 
 /// A coordinator and the URL of its pages.
-struct Fixture {
-    cluster: Cluster,
-    coordinator: Process,
-    http: String,
+pub(super) struct Fixture {
+    pub(super) cluster: Cluster,
+    pub(super) coordinator: Process,
+    pub(super) http: String,
 }
 
 impl Fixture {
-    fn start(arguments: &[&str]) -> Self {
+    pub(super) fn start(arguments: &[&str]) -> Self {
         Self::of(Cluster::new(&[arguments, &["--http", "127.0.0.1:0"]].concat()))
     }
 
     /// Kills the coordinator and starts it again.
-    fn restart(self) -> Self {
+    pub(super) fn restart(self) -> Self {
         drop(self.coordinator.kill());
         Self::of(self.cluster)
     }

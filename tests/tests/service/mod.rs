@@ -2,6 +2,7 @@
 //! and protection from clients that lie or do not read.
 
 mod http;
+mod volunteers;
 mod wire;
 
 use std::{collections::BTreeSet, fs};

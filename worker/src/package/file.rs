@@ -225,6 +225,34 @@ fn granted(header: &Header, spec: PlanSpec, line: Line) -> Option<Grant> {
     Some(Grant { lease, spec, orientation })
 }
 
+/// The tasks and results of a package whose lines are not in a file.
+#[derive(Debug, Default)]
+pub struct Lines {
+    pub grants: Vec<Grant>,
+    pub partials: Vec<Partial>,
+}
+
+impl Lines {
+    /// Reads the lines of a package and of its results.
+    ///
+    /// # Errors
+    /// The problem, if any line is not valid.
+    pub fn read(text: &[u8]) -> Result<Self, String> {
+        let Contents { grants, partials, damaged, .. } = Contents::parse(text)?;
+        match damaged.first() {
+            Some(line) => Err(format!("line {line} is not valid")),
+            None => Ok(Self { grants, partials }),
+        }
+    }
+
+    /// Returns the lines of a package for this identity; empty without tasks.
+    pub fn write(id: WorkerId, grants: &[Grant]) -> String {
+        let header = Header::of(id, String::new(), grants);
+        let bytes = header.map_or_else(Vec::new, |header| package(&header, grants));
+        String::from_utf8(bytes).expect("JSON")
+    }
+}
+
 /// A file of results that grows line by line; no other process appends to it.
 #[derive(Debug)]
 pub(super) struct Results {

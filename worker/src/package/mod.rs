@@ -31,6 +31,7 @@ use proto::{
 };
 use tokio::task::spawn_blocking;
 
+pub use self::file::Lines;
 pub(crate) use self::file::round_trip;
 
 use self::file::{Contents, Header, Line, Results, SelfTests};

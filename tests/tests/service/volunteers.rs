@@ -1,0 +1,176 @@
+//! Visitors who count without a token (`--volunteers`), honest and lying ones.
+
+use std::fs;
+
+use common::{
+    board::Board,
+    count::{Counter, CounterConfig, NoProgress, Orientation},
+    plan::{Plan, PlanSpec, TaskId},
+    sealed,
+};
+use serde_json::{Value, json};
+use tests::cluster::{by_rows, journal};
+
+use super::http::{Fixture, ask};
+
+/// A run of some seconds of one core, in tasks of a millisecond.
+const RUN: [&str; 8] = by_rows("16", "1000");
+const TOTAL: &str = "14772512";
+
+/// A tab, with its secret.
+struct Visitor(Option<String>);
+
+impl Visitor {
+    fn new(fixture: &Fixture) -> Self {
+        let secret = &Self(None).call(fixture, false, "")["secret"];
+        Self(Some(secret.as_str().expect("an identity").to_owned()))
+    }
+
+    fn call(&self, fixture: &Fixture, wants_package: bool, lines: &str) -> Value {
+        let call = json!({
+            "secret": self.0, "name": "visitor", "threads": 1, "memory_bytes_per_thread": 1 << 30,
+            "wants_package": wants_package, "lines": lines
+        });
+        let url = format!("{}/count/sync", fixture.http);
+        let answer = ask("POST", &url, &[], Some(&call.to_string()));
+        assert_eq!(answer.code, 200, "{answer:#?}");
+        answer.json()
+    }
+
+    /// Fetches a package, and tells the coordinator that the tab keeps it.
+    fn package(&self, fixture: &Fixture) -> Vec<Value> {
+        let package = self.call(fixture, true, "")["package"].as_str().expect("lines").to_owned();
+        assert_ne!(package, "");
+        self.call(fixture, false, &package);
+        package.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// Submits what `change` makes of the right count of each task, and returns the acknowledgements.
+    fn submit(
+        &self,
+        fixture: &Fixture,
+        package: &[Value],
+        change: impl Fn(usize, u64) -> u64,
+    ) -> Vec<Value> {
+        let header = &package[0]["package"];
+        let board =
+            Board::new(header["n"].as_u64().expect("a number").try_into().unwrap()).unwrap();
+        let layout = header["layout"].as_str().expect("a name").parse().unwrap();
+        let task_cost = header["task_cost"].as_u64().expect("a number");
+        let plan = Plan::new(PlanSpec { board, layout, task_cost }).unwrap();
+        let mut counter = Counter::new(&plan, &CounterConfig::best(1 << 26)).unwrap();
+        let mut lines = sealed_line(&json!({ "package": header }));
+        for (position, line) in package[1..].iter().enumerate() {
+            let task = &line["task"];
+            assert_eq!(task["orientation"], Orientation::Upright.to_string());
+            let units = plan.task_units(TaskId(task["task"].as_u64().expect("a number")));
+            let count = counter.count(units, &NoProgress).unwrap();
+            let finished = json!({
+                "run": header["run"], "plan": header["plan"], "task": task["task"], "epoch": task["epoch"],
+                "granted_unix_ms": task["granted_unix_ms"], "return_unix_ms": header["return_unix_ms"],
+                "proof": task["proof"], "count": change(position, count).to_string(), "kernel": "simd128",
+                "orientation": task["orientation"], "duration_us": 1
+            });
+            lines += &sealed_line(&json!({ "finished": finished }));
+        }
+        self.call(fixture, false, &lines)["acknowledged"].as_array().expect("a list").clone()
+    }
+}
+
+/// Returns a line without its `crc`, which the coordinator sent with it, and with a new one.
+fn sealed_line(object: &Value) -> String {
+    let mut text = serde_json::to_vec(object).expect("JSON");
+    sealed::seal(&mut text, 0);
+    text.push(b'\n');
+    String::from_utf8(text).expect("JSON")
+}
+
+fn accepted(acknowledged: &[Value]) -> usize {
+    acknowledged.iter().filter(|of| of["accepted"] == true).count()
+}
+
+#[test]
+fn without_the_option_nobody_counts_in_a_browser() {
+    let fixture = Fixture::start(&["--n", "12"]);
+    let routes = [("GET", "/count"), ("GET", "/count/counter.wasm"), ("POST", "/count/sync")];
+    for (method, path) in routes {
+        let body = (method == "POST").then_some("{}");
+        let answer = ask(method, &format!("{}{path}", fixture.http), &[], body);
+        assert_eq!(answer.code, 404, "{answer:#?}");
+        assert!(answer.body.contains("start the coordinator with --volunteers"), "{answer:#?}");
+    }
+}
+
+#[test]
+fn a_visitor_submits_its_own_tasks_and_can_do_nothing_else() {
+    let fixture = Fixture::start(&[&RUN[..], &["--volunteers"]].concat());
+    let visitor = Visitor::new(&fixture);
+    let package = visitor.package(&fixture);
+    assert_eq!(package.len(), 65, "64 tasks and a header");
+    // The tasks are known until they are counted, and again after a restart of the tab or the coordinator.
+    let fixture = fixture.restart();
+
+    let other = Visitor::new(&fixture);
+    assert_eq!(
+        accepted(&other.submit(&fixture, &package, |_, count| count)),
+        0,
+        "tasks of another visitor"
+    );
+    let mut forged = package.clone();
+    forged[1]["task"]["proof"] = json!("0".repeat(32));
+    assert_eq!(
+        accepted(&visitor.submit(&fixture, &forged[..2], |_, count| count)),
+        0,
+        "a forged proof"
+    );
+    assert_eq!(accepted(&visitor.submit(&fixture, &package, |_, count| count)), 64);
+    assert_eq!(accepted(&visitor.submit(&fixture, &package, |_, count| count)), 64, "again");
+    let authors = journal(&fixture.cluster.data_dir()).into_iter();
+    let authors = authors.filter(|line| line["kind"] == "accepted");
+    let authors: Vec<_> = authors.map(|line| line["principal"].to_string()).collect();
+    assert_eq!(authors.len(), 64);
+    assert!(authors.iter().all(|author| author.ends_with(" token (volunteers)\"")), "{authors:?}");
+
+    let bearer = format!("Bearer {}", visitor.0.as_deref().expect("a secret"));
+    for (method, path) in
+        [("GET", "/api/v1/status"), ("GET", "/workers"), ("POST", "/api/v1/runs/last/pause")]
+    {
+        let url = format!("{}{path}", fixture.http);
+        let answer = ask(method, &url, &[("authorization", &bearer)], None);
+        assert!([401, 303].contains(&answer.code), "{path}: {answer:#?}");
+    }
+    let url = format!("{}/count/sync", fixture.http);
+    for bad in ["", "{}", r#"{"secret":1}"#] {
+        assert!((400..500).contains(&ask("POST", &url, &[], Some(bad)).code), "{bad}");
+    }
+    let foreign = ask("POST", &url, &[("origin", "http://elsewhere.example")], Some("{}"));
+    assert_eq!(foreign.code, 403, "{foreign:#?}");
+}
+
+#[test]
+fn ten_lying_visitors_beside_an_honest_worker_change_nothing() {
+    let fixture =
+        Fixture::start(&[&RUN[..], &["--volunteers", "--exit-when-done", "--json"]].concat());
+    let liars: Vec<_> = (0..10).map(|_| Visitor::new(&fixture)).collect();
+    for liar in &liars {
+        let reply = liar.call(&fixture, true, "");
+        let lines = reply["package"].as_str().expect("lines");
+        if lines.is_empty() {
+            continue;
+        }
+        liar.call(&fixture, false, lines);
+        let package: Vec<_> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        liar.submit(&fixture, &package, |position, count| count + u64::from(position % 5 == 0));
+    }
+    let _worker = fixture.cluster.fast_worker(&fixture.cluster.connection());
+    let data_dir = fixture.cluster.data_dir();
+    fixture.cluster.check_exact(fixture.coordinator, TOTAL);
+    let trust = fs::read_to_string(data_dir.join("trust.jsonl")).expect("liars were barred");
+    let lines: Vec<Value> =
+        trust.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let barred: Vec<_> =
+        lines.iter().filter(|line| line.to_string().contains("\"barred\"")).collect();
+    assert!(barred.len() >= 2, "{trust}");
+    assert!(barred.iter().all(|line| line.to_string().contains("(volunteers)")), "{trust}");
+}
