@@ -73,7 +73,7 @@ pub(super) async fn count_page(State(app): State<App>) -> Result<Response, Refus
                 section {
                     p { "How many ways are there to place N queens on an N × N board so that no two attack each other? "
                         "Nobody has a formula; the largest board whose number is known is N = 27. "
-                        "This page counts small parts of " b id="board" { "a board" } ", and everyone's parts add up to the total." }
+                        "This page counts small parts of " b id="which" { "a board" } ", and everyone's parts add up to the total." }
                     noscript { p.error { "This page needs scripts." } }
                     p.error id="problem" role="alert" hidden {}
                     form id="settings" {

@@ -93,7 +93,7 @@
     if (kept.header && kept.header.run !== kept.run) Object.assign(kept, { run: kept.header.run, inRun: 0 });
     await keep();
     waiting = running && !kept.header ? answer.reason || 'no tasks' : '';
-    if (answer.run) { run = answer.run; at('board').textContent = `the board with N = ${run.n}`; }
+    if (answer.run) { run = answer.run; at('which').textContent = `the board with N = ${run.n}`; }
     // The tasks are this tab's once the coordinator knows that they are kept.
     if (answer.package) await post({ ...request(), wants_package: false });
   }
