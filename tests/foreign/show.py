@@ -118,8 +118,7 @@ def trust_records(data):
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     records = [json.loads(line) for line in lines]
     return "\n".join(
-        f"{record['seq']}: {record['name']} {record['trust']}, "
-        f"{record['faults']} wrong: {record['reason']}"
+        f"{record['seq']}: {record['name']} {record['trust']}: {record['reason']}"
         for record in records
     )
 
