@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Records docs/img/cast.svg: twenty seconds of `queensctl status --watch` on a real run, as an animated SVG.
+"""Records docs/img/cast.svg: thirty seconds of `queensctl status --watch` on a real run, as an animated SVG.
 
     pip install pyte; cargo build --release; docs/img/cast.py [PROGRAMS [N]]
 
-Starts a coordinator and a worker from PROGRAMS (target/release), runs the screen on a terminal of 80 x 24, and
-records it twice per second, in real time.
+Starts a coordinator from PROGRAMS (target/release), runs the screen on a terminal of 80 x 24, and records it twice
+per second, in real time. Meanwhile two workers join, and one of them is killed. The leases are short, so that the
+other worker soon gets its tasks.
 """
 import fcntl
 import os
@@ -23,15 +24,15 @@ from xml.sax.saxutils import escape
 import pyte
 
 HERE = Path(__file__).resolve().parent
-ROWS, COLUMNS, SECONDS, EVERY = 24, 80, 20.0, 0.5
+ROWS, COLUMNS, SECONDS, EVERY = 24, 80, 30.0, 0.5
 CELL, LINE = 8.4, 17
 PLAIN = "#d8dee6"
 # Indexed by the color number of the terminal's palette: red, green, yellow, blue, cyan.
 COLORS = {1: "#ff8a8f", 2: "#7fd08c", 3: "#f0c05a", 4: "#6cb0f5", 6: "#7fd1dd"}
 
 
-def record(command, environment):
-    """Returns the cells of the terminal, twice per second."""
+def record(command, environment, events):
+    """Returns the cells of the terminal, twice per second; calls each of `events` after its number of seconds."""
     child, terminal = pty.fork()
     if child == 0:
         os.execvpe(command[0], command, environment)
@@ -40,6 +41,8 @@ def record(command, environment):
     stream = pyte.ByteStream(screen)
     seen, begun = [], time.monotonic()
     while len(seen) * EVERY < SECONDS:
+        if (event := events.get(len(seen) * EVERY)) is not None:
+            event()
         until = begun + (len(seen) + 1) * EVERY
         while (left := until - time.monotonic()) > 0:
             if select.select([terminal], [], [], left)[0]:
@@ -106,17 +109,19 @@ def main():
         try:
             coordinator = subprocess.Popen(
                 [programs / "coordinator", "--n", n, "--listen", "127.0.0.1:0", "--no-http", "--sync-ms", "500",
-                 "--recheck", "0.1", "--data-dir", f"{folder}/data"],
+                 "--lease-ms", "3000", "--data-dir", f"{folder}/data"],
                 stderr=subprocess.PIPE, text=True)
             started.append(coordinator)
             next(line for line in coordinator.stderr if "listening on" in line)
             # Without an address the programs find the coordinator and their join strings there.
             join = ["--data-dir", f"{folder}/data"]
-            for name in ["node-a", "node-b"]:
+            def join_as(name):
                 started.append(subprocess.Popen(
                     [programs / "worker", *join, "--threads", "1", "--name", name, "--quiet",
                      "--spool", f"{folder}/{name}"]))
-            seen = record([str(programs / "queensctl"), *join, "status", "--watch"], environment)
+
+            events = {3: lambda: join_as("node-a"), 7: lambda: join_as("node-b"), 12: lambda: started[-1].kill()}
+            seen = record([str(programs / "queensctl"), *join, "status", "--watch"], environment, events)
         finally:
             for child in started:
                 child.kill()
