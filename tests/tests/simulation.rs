@@ -1,6 +1,7 @@
 //! Simulated runs with faults and attacks from a seed, with default options.
 //! `QUEENS_SIM_SEED=17` replays one seed of a test and prints its outcome; `QUEENS_SIM_SEEDS=5000` runs more;
-//! CI runs 40, `just simulate` 2,500. Attacks run only a tenth of them, from seed QUEENS_SIM_FROM on.
+//! CI runs 40, `just simulate` 2,500. Attacks run only a tenth of them, from seed QUEENS_SIM_FROM on;
+//! `QUEENS_SIM_ATTACK=Late` runs only that one.
 
 use scheduler::ledger::Recheck;
 use tests::sim::{ATTACKS, DISTURBANCES, Fault, Outcome, Scenario, Tally, run};
@@ -91,7 +92,11 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
     let seeds = number("QUEENS_SIM_SEEDS").map_or(2, |seeds| seeds / 10);
     let from = number("QUEENS_SIM_FROM").unwrap_or(0);
     eprintln!("attack            recheck  exact  within  disputed  outside  exceeded  recounts");
-    for attack in ATTACKS {
+    let only = std::env::var("QUEENS_SIM_ATTACK").ok();
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    let attacks: Vec<_> = ATTACKS.into_iter().filter(|attack| wanted(attack.name)).collect();
+    assert!(!attacks.is_empty(), "no attack is named {only:?}");
+    for attack in attacks {
         for recheck in [Recheck::Auto, Recheck::All] {
             let mut row = Row::default();
             let (name, is_by_one_token) = (attack.name, attack.is_by_one_token);
