@@ -121,8 +121,8 @@ fn lists(plan: &Plan, survey: &mut Survey, unit: u64) -> Markup {
             table {
                 @for (what, value) in sizes.rows() { tr { th scope="row" { (what) } td { (value) } } }
             }
-            p.sub { code { (command) } " shows these numbers; ~ marks estimates. A run counts only some frames, and a solution of them with the
-                solutions that are its images." }
+            p.sub { code { (command) } " shows these numbers; ~ marks estimates. A run counts some frames only, and each of their solutions for
+                all its images." }
         }
     }
 }

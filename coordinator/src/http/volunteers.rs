@@ -12,7 +12,7 @@ use std::time::Duration;
 use auth::{Peer, VisitorQuotas};
 use axum::{
     Extension, Json,
-    extract::{State, rejection::JsonRejection},
+    extract::State,
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
@@ -32,7 +32,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use worker::package::Lines;
 
-use super::{App, api, guard::Refusal, layout};
+use super::{
+    App, api,
+    guard::{Input, Refusal},
+    layout,
+};
 
 /// The token of all visitors: names of tokens and certificates have no parentheses.
 const TOKEN: &str = "(volunteers)";
@@ -82,7 +86,7 @@ pub(super) async fn count_page(State(app): State<App>) -> Result<Response, Refus
                         p { label { input id="hidden-pause" type="checkbox"; " Pause while the tab is hidden" } }
                         p { label { input id="battery-pause" type="checkbox" checked; " Pause on battery" } }
                         p { button type="submit" id="start" disabled { "Start" } " " button type="button" id="stop" disabled { "Stop" } }
-                        p.sub { "Each core needs up to 1 GiB of memory. The counts and the name are sent to this server, and nothing else." }
+                        p.sub { "Each core takes at most 1 GiB of memory. The counts and the name are sent to this server, and nothing else." }
                     }
                 }
                 section {
@@ -165,10 +169,10 @@ struct Progress {
 pub(super) async fn sync(
     State(app): State<App>,
     Extension(peer): Extension<Peer>,
-    call: Result<Json<TabCall>, JsonRejection>,
+    call: Result<Input<TabCall>, Refusal>,
 ) -> Result<Json<TabAnswer>, Refusal> {
     let quotas = quotas(&app)?;
-    let Json(call) = call.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
+    let Input(call) = call?;
     let identities = &app.driver.identities;
     let secret = call.secret.as_deref().and_then(|secret| secret.parse::<WorkerSecret>().ok());
     let Some(secret) = secret.filter(|secret| identities.is_issued(secret, Some(TOKEN))) else {

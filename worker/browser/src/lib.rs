@@ -61,16 +61,6 @@ pub extern "C" fn hash() -> *const u8 {
     with(|work| work.hash.as_ptr()).unwrap_or(std::ptr::null())
 }
 
-/// Returns the estimated cost of a task in microseconds; 0 if there is no such task.
-#[unsafe(no_mangle)]
-pub extern "C" fn cost(task: u64) -> u64 {
-    let cost = |work: &mut Work| {
-        let task = TaskId(task);
-        work.plan.contains(task).then(|| work.plan.task_cost(task))
-    };
-    with(cost).flatten().unwrap_or(0)
-}
-
 /// Starts a task from its first unit; `rotated` is 1 for a rotated board, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn start(task: u64, rotated: u32) -> u32 {

@@ -4,6 +4,7 @@
 (async () => {
   const at = (id) => document.getElementById(id);
   const CALL_MS = 15000;
+  const CALL_LIMIT_MS = 30000;
   const MEMORY = 2 ** 30;
   let problem = '';
   // A problem of this machine, shown until the next start.
@@ -15,7 +16,7 @@
   let called = 0;
   const workers = new Set();
 
-  // --- What outlives the tab
+  // --- State that outlives the tab
   const opened = (request) => new Promise((done, failed) => {
     request.onsuccess = () => done(request.result);
     request.onerror = () => failed(request.error);
@@ -24,7 +25,7 @@
   open.onupgradeneeded = () => open.result.createObjectStore('kept');
   const database = await opened(open).catch(() => null);
   if (!database || typeof WebAssembly !== 'object') {
-    return show('this browser cannot count: use a current Chromium or Firefox on a desktop, not in a private window');
+    return show('this browser cannot count: use a current one on a desktop, not in a private window');
   }
   const kept = { secret: null, name: 'visitor', header: null, tasks: [], results: [], running: false, done: 0, solutions: '0', run: '', inRun: 0 };
   Object.assign(kept, await opened(database.transaction('kept').objectStore('kept').get('state')));
@@ -61,6 +62,7 @@
   async function post(body) {
     const answer = await fetch('/count/sync', {
       method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body),
+      signal: AbortSignal.timeout(CALL_LIMIT_MS),
     });
     const read = await answer.json();
     if (!answer.ok) throw new Error(read.error.message);
@@ -102,7 +104,7 @@
   // One call at a time; those that fail are repeated.
   function sync() {
     calling ??= call().catch((error) => {
-      problem = error instanceof TypeError ? 'no connection to the server; counting goes on, and the results are kept' : error.message;
+      problem = error instanceof TypeError || error.name === 'TimeoutError' ? 'no connection to the server; counting goes on, and the results are kept' : error.message;
     }).finally(() => { calling = null; draw(); assign(); });
     return calling;
   }
