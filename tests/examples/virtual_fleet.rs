@@ -24,7 +24,7 @@ use prost::Message as _;
 use proto::v1;
 use scheduler::{
     Config, Millis, Scheduler,
-    ledger::{Caller, Change, EntryKind, JournalEntry, Recheck, StoredRun},
+    ledger::{Caller, Change, EntryKind, JournalEntry, LeaseEvent, Recheck, StoredRun},
 };
 use tests::load::{argument, core_seconds, resident_bytes};
 
@@ -235,7 +235,8 @@ impl World {
                     self.tally.confirmed += 1;
                     self.tally.confirmed_ms += self.plan.task_cost(record.task) / 1_000;
                 }
-                Change::Expired { .. } | Change::Parked { .. } | Change::Recorded(_) => {
+                Change::Lease { event: LeaseEvent::Failed(_) | LeaseEvent::Parked, .. }
+                | Change::Recorded(_) => {
                     self.tally.failed += 1;
                 }
                 _ => {}

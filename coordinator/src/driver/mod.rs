@@ -216,9 +216,8 @@ impl Driver {
         for stored in self.store.runs()? {
             let (run, state) = (stored.manifest.run, stored.state);
             let plan = plan_of(&stored.manifest).map_err(StoreError::from)?;
-            self.scheduler.add_run(stored, plan);
-            let scheduler = &mut self.scheduler;
-            self.store.scan(run, &mut |task, row| scheduler.restore_task(run, task, row))?;
+            let tasks = self.store.take_tasks(run)?;
+            self.scheduler.restore_run(stored, plan, tasks);
             if matches!(state, RunState::Running | RunState::Paused | RunState::Disputed) {
                 self.warn_of_referee_memory(run);
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::run::{RunId, WorkerId};
 use scheduler::{Command, REFEREE};
-use store::{Change, EntryKind, Event, EventLog, Note, RunState, StoreError, Trust};
+use store::{Change, EntryKind, Event, EventLog, LeaseEvent, Note, RunState, StoreError, Trust};
 use view::text::thousands;
 
 use super::{Driver, request::By};
@@ -121,13 +121,20 @@ impl Driver {
                 };
                 Some((Some(record.run), kind, text))
             }
-            Change::Expired { run, task, worker, .. } => {
-                let text = format!("{} lost the lease of task {}", self.name_of(*worker), task.0);
-                Some((Some(*run), "worker_lost", text))
-            }
-            Change::Parked { run, task } => {
-                let text = format!("task {} parked after repeated failures", task.0);
-                Some((Some(*run), "parked", text))
+            Change::Lease { run, task, event, .. } => {
+                let (kind, text) = match event {
+                    LeaseEvent::Failed(worker) => {
+                        let name = self.name_of(*worker);
+                        ("worker_lost", format!("{name} lost the lease of task {}", task.0))
+                    }
+                    LeaseEvent::Parked => {
+                        ("parked", format!("task {} parked after repeated failures", task.0))
+                    }
+                    LeaseEvent::Leased | LeaseEvent::Released | LeaseEvent::Unparked => {
+                        return None;
+                    }
+                };
+                Some((Some(*run), kind, text))
             }
             Change::State { run, state } => {
                 let text = match state {
@@ -152,10 +159,7 @@ impl Driver {
                 };
                 Some((None, kind, text))
             }
-            Change::Leased { .. }
-            | Change::Released { .. }
-            | Change::Unparked { .. }
-            | Change::Settings { .. } => None,
+            Change::Settings { .. } => None,
         }
     }
 

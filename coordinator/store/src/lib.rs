@@ -23,7 +23,7 @@ mod verify;
 
 use std::ops::ControlFlow;
 
-use common::{plan::TaskId, run::RunId};
+use common::run::RunId;
 
 pub use address::{BadStoreUrl, StoreUrl};
 pub use archive::{Archive, ArchivePlace, Archiver, restore};
@@ -35,9 +35,9 @@ pub use journal_store::memory::MemoryStore;
 pub use monitoring::{ArchiveLag, Leader, Observed, Outage, Outages, SyncTimes};
 pub use postgres::{PgStore, copy_to_database, copy_to_directory, verify_database};
 pub use scheduler::ledger::{
-    Change, Confirmation, EntryKind, Fold, JournalEntry, PlanMismatch, Principal, Recheck, Record,
-    Refusal, RunManifest, RunState, Settings, StoredRun, SymmetricCounts, TaskCount, TaskRow,
-    TaskState, Trust, TrustRecord,
+    Change, Confirmation, EntryKind, Fold, JournalEntry, LeaseEvent, OpenState, OpenTask,
+    PlanMismatch, Principal, Recheck, Record, Refusal, RunManifest, RunState, Settings, StoredRun,
+    StoredTasks, SymmetricCounts, Trust, TrustRecord,
 };
 pub use secrets::SecretStore;
 pub use verify::{
@@ -94,8 +94,8 @@ pub trait Store: Send {
     /// Folds the journal of `run` as read back from the disk, checking every line.
     fn refold(&self, run: RunId) -> Result<Fold, StoreError>;
 
-    /// Passes each task of `run` that has a row to `visit`, in task order.
-    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskId, &TaskRow)) -> Result<(), StoreError>;
+    /// Returns the tasks of `run`, to go on with. Those that were read when the store was opened are moved.
+    fn take_tasks(&mut self, run: RunId) -> Result<StoredTasks, StoreError>;
 
     /// Passes the journal lines of `run` after `from` to `visit`, until `visit` breaks.
     /// Lines have no line ends and are numbered from 1. Returns the position after the last line passed.

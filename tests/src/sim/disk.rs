@@ -84,7 +84,6 @@ impl Disk {
 
     /// Writes a group of changes. An error ends the process.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        self.checker.decided(changes);
         if self.rng.random_bool(self.error) && changes.iter().any(is_journaled) {
             self.tally.add(Fault::DiskError);
             return Err(self.full(changes));

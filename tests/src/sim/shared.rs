@@ -10,13 +10,13 @@ use std::{
 use common::{
     plan::TaskId,
     run::{Epoch, RunId, WorkerId},
-    sync::{SyncReply, Verdict},
+    sync::{Grant, SyncReply, Verdict},
     test_fixture::ExactCounts,
 };
 use scheduler::Scheduler;
 use store::{
     Change, EntryKind, Fold, JournalCursor, JournalEntry, Recheck, RunManifest, Store, StoreError,
-    StoredRun, SymmetricCounts, TaskRow, Trust, TrustRecord,
+    StoredRun, StoredTasks, SymmetricCounts, Trust, TrustRecord,
 };
 
 use super::disk::Disk;
@@ -54,7 +54,7 @@ impl Store for Shared {
         fn trust(self: &Self) -> Vec<TrustRecord>;
         fn keep_symmetric(self: &mut Self, run: RunId, counts: SymmetricCounts) -> ();
         fn refold(self: &Self, run: RunId) -> Fold;
-        fn scan(self: &Self, run: RunId, visit: &mut dyn FnMut(TaskId, &TaskRow)) -> ();
+        fn take_tasks(self: &mut Self, run: RunId) -> StoredTasks;
     }
 
     fn secret(&self) -> [u8; 32] {
@@ -88,11 +88,10 @@ pub(super) struct Checker {
     durable: BTreeMap<TaskId, u64>,
     /// All counts on disk.
     reported: BTreeSet<(TaskId, u64)>,
-    /// Holder of each lease, stored or not.
+    /// Holder of each granted lease.
     epochs: BTreeMap<(TaskId, Epoch), WorkerId>,
     highest: BTreeMap<TaskId, Epoch>,
-    /// The counts of each task, of which the ledger keeps two equal ones.
-    rows: BTreeMap<TaskId, TaskRow>,
+    fold: Fold,
     settled: BTreeSet<TaskId>,
     pub(super) barred: BTreeSet<WorkerId>,
     /// Whether the scenario has wrong counts.
@@ -110,7 +109,7 @@ impl Checker {
             reported: BTreeSet::new(),
             epochs: BTreeMap::new(),
             highest: BTreeMap::new(),
-            rows: BTreeMap::new(),
+            fold: Fold::new(&RunManifest::new(RunId(0), &truth.plan, 0, 0), &truth.plan),
             settled: BTreeSet::new(),
             barred: BTreeSet::new(),
             has_errors,
@@ -119,17 +118,15 @@ impl Checker {
         }
     }
 
-    /// Checks decisions, before they are written.
-    pub(super) fn decided(&mut self, changes: &[Change]) {
+    /// Checks that no epoch names two leases of a task.
+    pub(super) fn granted(&mut self, worker: WorkerId, grants: &[Grant]) {
         let seed = self.seed;
-        for change in changes {
-            let Change::Leased { task, worker, epoch, .. } = *change else {
-                continue;
-            };
+        for Grant { lease, .. } in grants {
+            let (task, epoch) = (lease.task.task, lease.epoch);
             let before = self.epochs.insert((task, epoch), worker);
             let highest = self.highest.entry(task).or_insert(Epoch(0));
             match before {
-                // A worker returned with its lease, maybe after a restart.
+                // The worker may not have received the first grant.
                 Some(before) => assert_eq!(
                     before, worker,
                     "seed {seed}: task {task}, epoch {epoch:?} leased to two workers"
@@ -159,10 +156,9 @@ impl Checker {
     fn recorded(&mut self, entry: &JournalEntry) {
         let (seed, record) = (self.seed, &entry.record);
         self.reported.insert((record.task, record.count));
-        let row = self.rows.entry(record.task).or_default();
-        let applied = row.apply(entry, row.sequence + 1);
+        let applied = self.fold.take(&self.truth.plan, entry, self.fold.lines + 1);
         assert!(applied.is_ok(), "seed {seed}: {record:?}: {applied:?}");
-        let standing = row.state.standing();
+        let standing = self.fold.count(record.task);
         let before = match standing {
             Some(count) => self.durable.insert(record.task, count),
             None => self.durable.remove(&record.task),

@@ -2,7 +2,10 @@
 
 use common::plan::TaskId;
 
-use crate::ledger::{Confirmation, Fold, TaskState};
+use crate::ledger::{
+    Confirmation, Fold, Stage,
+    tasks::{TaskIx, id},
+};
 
 const MAX_LISTED_TASKS: usize = 100;
 
@@ -34,28 +37,21 @@ impl Evidence {
     /// not who made or caused it: a task of the sample without a recount counts as wrong. The bound holds for
     /// samples of all sizes at once, so the sample is the one with the least bound.
     pub fn of(fold: &Fold, rank: impl Fn(TaskId) -> Option<u64>) -> Self {
-        let mut disputed = fold.disputed();
-        let disputed_number = disputed.len() as u64;
-        disputed.truncate(MAX_LISTED_TASKS);
+        let tasks = &fold.tasks;
+        let is_recounted =
+            |task| tasks.done(task).is_some_and(|done| done.confirmed == Confirmation::Referee);
+        let replaced = |task: &&TaskIx| tasks.done(**task).is_some() && !is_recounted(**task);
         let mut evidence = Self {
-            tasks: fold.tasks(),
+            tasks: tasks.size(),
+            levels: Confirmation::ALL.map(|level| tasks.number_confirmed(level)),
             disagreements: fold.disagreements,
             voided: fold.voided,
-            disputed,
-            disputed_number,
+            replaced: fold.replaced.iter().filter(replaced).count() as u64,
+            disputed: tasks.disputed().keys().take(MAX_LISTED_TASKS).copied().map(id).collect(),
+            disputed_number: tasks.number(Stage::Disputed),
             ..Self::default()
         };
-        let is_recounted = |task| fold.row(task).is_some_and(|row| row.state.is_final());
-        let tasks = || (0..fold.tasks()).map(TaskId);
-        for task in tasks() {
-            let row = fold.row(task);
-            if let Some(TaskState::Done { confirmed, .. }) = row.map(|row| &row.state) {
-                evidence.levels[*confirmed as usize] += 1;
-                let replaced = row.is_some_and(|row| row.replaced) && !is_recounted(task);
-                evidence.replaced += u64::from(replaced);
-            }
-        }
-        let order = tasks().map(|task| Some((rank(task)?, is_recounted(task), task)));
+        let order = tasks.all().map(|task| Some((rank(id(task))?, is_recounted(task), task)));
         let mut order: Vec<_> = order.collect::<Option<_>>().unwrap_or_default();
         order.sort_unstable();
         evidence.sample = Sample::best(

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use common::{run::WorkerId, text::plural};
 
 use super::{Check, CheckOutcome, check};
-use crate::ledger::{Fold, TaskState, Trust, TrustRecord};
+use crate::ledger::{Fold, Trust, TrustRecord, tasks::seconds};
 
 /// Recorded self-tests of one worker.
 #[derive(Debug, Default)]
 struct SelfTests {
     passed: u64,
-    /// Times before failed self-tests, in Unix milliseconds.
-    suspect: Vec<RangeInclusive<u64>>,
+    /// Times before failed self-tests, in the unit of [`Done::accepted_s`](crate::ledger::Done::accepted_s).
+    suspect: Vec<RangeInclusive<u32>>,
 }
 
 /// Checks that the authors of a run's standing counts passed their self-tests.
@@ -23,25 +23,23 @@ pub fn of_self_tests(fold: &Fold, trust: &[TrustRecord]) -> Check {
         match record.trust {
             Trust::Barred | Trust::Trusted => {}
             Trust::SelfTestFailed { from_unix_ms } => {
-                tests.suspect.push(from_unix_ms..=record.since_unix_ms);
+                tests.suspect.push(seconds(from_unix_ms)..=seconds(record.since_unix_ms));
             }
             Trust::SelfTestPassed { passed } => tests.passed = passed.max(tests.passed),
         }
     }
     // By author, the number of suspect counts that no other machine has confirmed.
     let mut authors: BTreeMap<WorkerId, u64> = BTreeMap::new();
-    for (_, row) in fold.rows() {
-        let TaskState::Done { first, confirmed, .. } = &row.state else {
-            continue;
-        };
-        if first.principal.is_referee() {
+    for (_, done) in fold.done() {
+        let (worker, principal) = fold.author(done.first.author);
+        if principal.is_referee() {
             continue;
         }
-        let is_suspect = self_tests.get(&first.worker).is_some_and(|tests| {
-            tests.suspect.iter().any(|window| window.contains(&first.accepted_unix_ms))
-        });
-        *authors.entry(first.worker).or_default() +=
-            u64::from(is_suspect && !confirmed.elsewhere());
+        let is_suspect = self_tests
+            .get(worker)
+            .is_some_and(|tests| tests.suspect.iter().any(|window| done.was_accepted_in(window)));
+        *authors.entry(*worker).or_default() +=
+            u64::from(is_suspect && !done.confirmed.elsewhere());
     }
     let open: u64 = authors.values().sum();
     let of = |worker: &WorkerId| self_tests.get(worker);
@@ -83,7 +81,7 @@ mod tests {
             accepted_unix_ms,
             ..test_records::record(task, worker, 1)
         };
-        let counts = [(1, 0, 100), (1, 1, 200), (2, 2, 200)];
+        let counts = [(1, 0, 100_000), (1, 1, 200_000), (2, 2, 200_000)];
         let mut entries: Vec<_> = counts
             .map(|(worker, task, at)| EntryKind::Accepted.of(record(worker, task, at)))
             .into();
@@ -97,15 +95,15 @@ mod tests {
         expect(&entries, &trust, CheckOutcome::NotPossible, "1 of 2 workers");
         trust.push(passed(2, 1_000));
         expect(&entries, &trust, CheckOutcome::Passed, "1,009 passed self-tests, none failed");
-        // From 150 to 250, and before the first count: one count is suspect.
-        for (from_unix_ms, since) in [(150, 250), (10, 20)] {
+        // From 150 s to 250 s, and before the first count: one count is suspect.
+        for (from_unix_ms, since) in [(150_000, 250_000), (10_000, 20_000)] {
             trust.push(test_records::trust(1, Trust::SelfTestFailed { from_unix_ms }, since));
         }
         expect(&entries, &trust, CheckOutcome::Failed, "1 count of");
         // Only another machine's recheck confirms it.
-        entries.push(EntryKind::Confirmed.of(record(1, 1, 300)));
+        entries.push(EntryKind::Confirmed.of(record(1, 1, 300_000)));
         expect(&entries, &trust, CheckOutcome::Failed, "1 count of");
-        entries.push(EntryKind::Confirmed.of(record(2, 1, 300)));
+        entries.push(EntryKind::Confirmed.of(record(2, 1, 300_000)));
         expect(&entries, &trust, CheckOutcome::Passed, "threads of 1 worker failed");
     }
 }

@@ -1,14 +1,17 @@
 //! Fold of a run's journal into the states of its tasks and its total.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use common::{
     plan::{BadSpec, Plan, PlanHash, TaskId},
-    run::RunId,
+    run::{RunId, WorkerId},
     tally::{self, BadTally},
 };
 
-use super::{EntryKind, JournalEntry, Record, RunManifest, TaskRow, TaskState};
+use super::{
+    AuthorIx, EntryKind, JournalEntry, OpenTask, Principal, Record, RunManifest, TaskCount,
+    tasks::{self, Done, Stage, TaskIx, Tasks, UNKNOWN_S},
+};
 
 /// A change that the rules of the journal forbid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,27 +48,52 @@ pub enum PlanMismatch {
 /// Tasks and tallies of a run, derived line by line from its journal.
 #[derive(Clone, Debug)]
 pub struct Fold {
-    run: RunId,
-    /// Rows by task; boxed, since most tasks of a long run have no record yet.
-    rows: Vec<Option<Box<TaskRow>>>,
+    pub tasks: Tasks,
+    authors: Authors,
     pub lines: u64,
     /// Number of counts that differed from a standing one.
     pub(crate) disagreements: u64,
     /// Tasks whose standing count a recount found wrong.
-    pub(crate) found_wrong: BTreeSet<TaskId>,
+    pub(crate) found_wrong: BTreeSet<TaskIx>,
+    /// Tasks whose standing count a void one changed: workers know that the referee had not recounted them.
+    pub(crate) replaced: BTreeSet<TaskIx>,
     pub(crate) voided: u64,
     pub elapsed: Elapsed,
 }
 
+/// A run's tasks as they were stored: its journal, and those without a count that were touched.
+#[derive(Clone, Debug)]
+pub struct StoredTasks {
+    pub fold: Fold,
+    pub open: Vec<(TaskId, OpenTask)>,
+}
+
+/// The authors of a run's counts, each a worker with a principal.
+#[derive(Clone, Debug, Default)]
+struct Authors {
+    all: Vec<(WorkerId, Principal)>,
+    numbers: HashMap<(WorkerId, Principal), AuthorIx>,
+}
+
+impl Authors {
+    fn number(&mut self, record: &Record) -> AuthorIx {
+        let author = (record.worker, record.principal.clone());
+        *self.numbers.entry(author).or_insert_with_key(|author| {
+            self.all.push(author.clone());
+            AuthorIx::try_from(self.all.len() - 1).expect("fewer authors than lines")
+        })
+    }
+}
+
 impl Fold {
     pub fn new(manifest: &RunManifest, plan: &Plan) -> Self {
-        let tasks = usize::try_from(plan.tasks()).expect("tasks fit memory");
         Self {
-            run: manifest.run,
-            rows: vec![None; tasks],
+            tasks: Tasks::new(plan),
+            authors: Authors::default(),
             lines: 0,
             disagreements: 0,
             found_wrong: BTreeSet::new(),
+            replaced: BTreeSet::new(),
             voided: 0,
             elapsed: Elapsed::of(manifest),
         }
@@ -79,59 +107,90 @@ impl Fold {
         sequence: u64,
     ) -> Result<(), Refusal> {
         let record = &entry.record;
-        check_task(plan, self.run, record.task)?;
         check_count(plan, record)?;
-        let index = usize::try_from(record.task.0).expect("checked against the plan");
-        let row = self.rows[index].get_or_insert_with(|| Box::new(TaskRow::default()));
-        let was_counted = row.state.standing().is_some();
-        row.apply(entry, sequence)?;
+        let task = tasks::index(record.task);
+        let author = self.authors.number(record);
+        let count = TaskCount {
+            count: record.count,
+            author,
+            kernel: record.kernel,
+            orientation: record.orientation,
+        };
+        let stood = self.tasks.state(task).standing();
+        let after = self.tasks.after(task, entry.kind, count, |first, other| {
+            self.author(first).1.confirmed_by(&self.author(other).1)
+        });
+        let after = after.ok_or(Refusal::DoesNotFollow {
+            run: record.run,
+            task: record.task,
+            kind: entry.kind,
+            count: record.count,
+            stands: stood,
+        })?;
+        let changes = after.standing() != stood;
+        // It is not known when the count that now stands was accepted.
+        let is_known = entry.kind != EntryKind::Voided;
+        let accepted_s = if is_known { tasks::seconds(record.accepted_unix_ms) } else { UNKNOWN_S };
+        self.tasks.set(task, plan.task_cost(record.task), after, accepted_s);
         self.lines = sequence;
         match entry.kind {
             EntryKind::Accepted | EntryKind::Confirmed | EntryKind::Settled => {}
-            EntryKind::Disputed => self.disagreements += u64::from(was_counted),
-            EntryKind::Recounted if was_counted => {
+            EntryKind::Disputed => self.disagreements += u64::from(stood.is_some()),
+            EntryKind::Recounted if stood.is_some() => {
                 self.disagreements += 1;
-                self.found_wrong.insert(record.task);
+                self.found_wrong.insert(task);
             }
             EntryKind::Recounted => {}
-            EntryKind::Voided => self.voided += 1,
+            EntryKind::Voided => {
+                self.voided += 1;
+                if changes {
+                    self.replaced.insert(task);
+                }
+            }
         }
         self.elapsed.apply(record);
         Ok(())
     }
 
-    /// Returns every task with a record, in order.
-    pub fn rows(&self) -> impl Iterator<Item = (TaskId, &TaskRow)> {
-        let rows = (0..).map(TaskId).zip(&self.rows);
-        rows.filter_map(|(task, row)| row.as_deref().map(|row| (task, row)))
+    /// Returns the author of a count.
+    pub fn author(&self, author: AuthorIx) -> &(WorkerId, Principal) {
+        &self.authors.all[author as usize]
     }
 
-    /// Returns a task; `None` if it has no record.
-    pub fn row(&self, task: TaskId) -> Option<&TaskRow> {
-        self.rows.get(usize::try_from(task.0).ok()?)?.as_deref()
+    pub(crate) fn authors(&self) -> &[(WorkerId, Principal)] {
+        &self.authors.all
     }
 
-    fn counts(&self) -> impl Iterator<Item = u64> {
-        self.rows().filter_map(|(_, row)| row.state.standing())
+    /// Moves the tasks out, to where they go on; the fold is left without any.
+    pub(crate) fn take_tasks(&mut self) -> Tasks {
+        std::mem::take(&mut self.tasks)
     }
 
-    pub fn tasks(&self) -> u64 {
-        self.rows.len() as u64
+    /// Returns every task with a standing count, in order.
+    pub fn done(&self) -> impl Iterator<Item = (TaskId, Done)> {
+        let done = |task| Some((tasks::id(task), self.tasks.done(task)?));
+        self.tasks.all().filter_map(done)
+    }
+
+    /// Returns the standing count of a task that the plan has.
+    pub fn count(&self, task: TaskId) -> Option<u64> {
+        self.tasks.done(tasks::index(task)).map(|done| done.first.count)
     }
 
     /// Returns the number of tasks with a standing count.
     pub fn tasks_done(&self) -> u64 {
-        self.counts().count() as u64
-    }
-
-    pub fn disputed(&self) -> Vec<TaskId> {
-        let disputed = |row: &TaskRow| matches!(row.state, TaskState::Disputed { .. });
-        self.rows().filter(|(_, row)| disputed(row)).map(|(task, _)| task).collect()
+        self.tasks.number(Stage::Done)
     }
 
     /// Returns the sum of the standing counts.
     pub fn total(&self) -> Result<u128, BadTally> {
-        tally::total(self.counts())
+        tally::total(self.tasks.counts())
+    }
+}
+
+impl From<Fold> for StoredTasks {
+    fn from(fold: Fold) -> Self {
+        Self { fold, open: Vec::new() }
     }
 }
 
@@ -155,7 +214,7 @@ impl Elapsed {
         self.last_unix_ms = self.last_unix_ms.max(record.accepted_unix_ms);
     }
 
-    /// Returns the time in milliseconds, see [`super::StoredRun::elapsed_ms`].
+    /// Returns the time in milliseconds.
     pub const fn ms(&self) -> u64 {
         self.ms
     }
@@ -172,9 +231,10 @@ pub fn check_task(plan: &Plan, run: RunId, task: TaskId) -> Result<(), Refusal> 
     if plan.contains(task) { Ok(()) } else { Err(refusal) }
 }
 
-/// Checks a count against the limit of its task, which must be in the plan.
+/// Checks that the plan has a record's task, and the count against the task's limit.
 pub fn check_count(plan: &Plan, record: &Record) -> Result<(), Refusal> {
     let Record { run, task, count, .. } = *record;
+    check_task(plan, run, task)?;
     let limit = plan.task_limit(task);
     let refusal = Refusal::ImpossibleCount { run, task, count, limit };
     if count <= limit { Ok(()) } else { Err(refusal) }

@@ -3,7 +3,7 @@
 use common::{
     limits::VERSION_BYTES,
     plan::{Plan, PlanSpec, TaskId},
-    run::{Epoch, RunId, WorkerId},
+    run::RunId,
 };
 
 use super::{
@@ -17,18 +17,16 @@ fn record(task: TaskId, worker: u64, count: u64) -> Record {
     test_records::record(task.0, worker, count)
 }
 
-/// Returns the task after these steps; a step with `!` is refused without effect.
-/// `L1.2` leases it to worker 1 in epoch 2, `X1.2` lets that lease expire and `R2` releases it; `P` parks the
-/// task and `U` unparks it. `A2=7` is the journal line of an accepted 7 of worker 2; `C` confirms, `D` disputes
-/// and `V` voids; `N` and `S` are the referee's recount and its settlement.
-fn after(steps: &str) -> TaskRow {
-    let mut row = TaskRow::default();
+/// Returns a run's fold after these steps of its first task; a step with `!` is refused without effect.
+/// `A2=7` is the journal line of an accepted 7 of worker 2; `C` confirms, `D` disputes and `V` voids; `N` and
+/// `S` are the referee's recount and its settlement.
+fn after(steps: &str) -> Fold {
+    let plan = plan();
+    let mut fold = Fold::new(&manifest(&plan), &plan);
     for (step, sequence) in steps.split_whitespace().zip(1..) {
         let (step, is_refused) = step.strip_prefix('!').map_or((step, false), |step| (step, true));
         let (name, numbers) = step.split_at(1);
-        let numbers: Vec<u64> =
-            numbers.split(['.', '=']).filter_map(|number| number.parse().ok()).collect();
-        let at = |index: usize| numbers[index];
+        let (worker, count) = numbers.split_once('=').unwrap();
         let kind = match name {
             "A" => EntryKind::Accepted,
             "C" => EntryKind::Confirmed,
@@ -36,97 +34,64 @@ fn after(steps: &str) -> TaskRow {
             "V" => EntryKind::Voided,
             "N" => EntryKind::Recounted,
             "S" => EntryKind::Settled,
-            _ => {
-                let (run, task, worker) = (RUN, TASK, |number: u64| WorkerId(number.into()));
-                row.change(&match name {
-                    "L" => Change::Leased {
-                        run,
-                        task,
-                        worker: worker(at(0)),
-                        epoch: Epoch(at(1)),
-                        until_unix_ms: 9,
-                    },
-                    "X" => {
-                        Change::Expired { run, task, epoch: Epoch(at(1)), worker: worker(at(0)) }
-                    }
-                    "R" => Change::Released { run, task, epoch: Epoch(at(0)) },
-                    "P" => Change::Parked { run, task },
-                    "U" => Change::Unparked { run, task },
-                    _ => panic!("{step}"),
-                });
-                continue;
-            }
+            _ => panic!("{step}"),
         };
-        let mut record = record(TASK, at(0), at(1));
+        let mut record = record(TASK, worker.parse().unwrap(), count.parse().unwrap());
         if matches!(kind, EntryKind::Recounted | EntryKind::Settled) {
             record.principal = Principal::referee();
         }
-        let before = row.clone();
-        let applied = row.apply(&kind.of(record), sequence);
+        let before = described(&fold);
+        let applied = fold.take(&plan, &kind.of(record), sequence);
         assert_eq!(applied.is_err(), is_refused, "{step} of {steps}: {applied:?}");
-        assert!(!is_refused || row == before, "{step} of {steps}");
+        assert!(!is_refused || described(&fold) == before, "{step} of {steps}");
     }
-    row
+    fold
 }
 
-fn described(row: &TaskRow) -> String {
-    let state = match &row.state {
-        TaskState::Leased { worker, .. } => format!("leased to {}", worker.0),
+fn described(fold: &Fold) -> String {
+    match fold.tasks.state(0) {
         TaskState::Done { first, confirmed, .. } => {
-            format!("{} by {}, {:?}", first.count, first.worker.0, confirmed)
+            format!("{} by {}, {confirmed:?}", first.count, fold.author(first.author).0.0)
         }
-        TaskState::Pending => "pending".to_owned(),
-        TaskState::Parked => "parked".to_owned(),
-        TaskState::Disputed { .. } => "disputed".to_owned(),
-    };
-    row.failed.iter().fold(state, |described, worker| format!("{described}, failed {}", worker.0))
+        TaskState::Open => "open".to_owned(),
+        TaskState::Disputed { counts } => format!("disputed by {}", counts.len()),
+    }
 }
 
 #[test]
-fn the_state_of_a_task_follows_from_its_leases_and_counts() {
+fn the_state_of_a_task_follows_from_its_counts() {
     for (steps, end) in [
-        // Only the end of the newest lease makes the task pending.
-        ("L1.1 L2.2", "leased to 2"),
-        ("L1.1 L2.2 R1", "leased to 2"),
-        ("L1.1 L2.2 X1.1", "leased to 2, failed 1"),
-        ("L1.1 L2.2 R2", "pending"),
-        ("L1.1 L2.2 X2.2", "pending, failed 2"),
-        // The lease of a recheck: its end does not change the count.
-        ("A1=7 L2.5 R5", "7 by 1, None"),
-        ("A1=7 L2.5 R5 L2.6 X2.6", "7 by 1, None"),
-        // Failures are recorded once per worker and only for open tasks; a count clears them.
-        ("X1.1 X2.2 X1.3", "pending, failed 1, failed 2"),
-        ("L1.1 P X1.1", "parked, failed 1"),
-        ("L1.1 P X1.1 A2=7", "7 by 2, None"),
-        ("L1.1 P X1.1 A2=7 X3.3", "7 by 2, None"),
-        // Unparking makes a task pending and forgets its failures.
-        ("X1.0 P L2.4", "parked, failed 1"),
-        ("X1.0 P L2.4 U", "pending"),
-        ("L1.1 X1.0 P", "parked, failed 1"),
-        ("L1.1 X1.0 P U", "pending"),
-        // Only a parked task can be unparked: another one keeps its lease and its failures.
-        ("X1.1 L2.2 U", "leased to 2, failed 1"),
-        ("A1=7 P", "7 by 1, None"),
-        ("A1=7 U", "7 by 1, None"),
         // Only an equal count confirms, and only a different one disputes.
         ("A1=7 !C2=8 !D2=7 C2=7", "7 by 1, SameToken"),
         // Only a first count is accepted, and only a referee decides a dispute.
-        ("!S1=7 A1=7 !A2=7 D2=8 !A3=8 !A2=8 !A1=7", "disputed"),
+        ("!C1=7 !D1=7 !S1=7 A1=7 !A2=7 D2=8 !A3=8 !A2=8 !A1=7", "disputed by 2"),
         // A different count of the referee is not final at once.
         ("A1=7 !S2=8 N2=8 S2=8", "8 by 2, Referee"),
         // The counts that remain after others are voided stand if they agree.
         ("A1=7 C2=7 V1=7", "7 by 2, None"),
         ("A1=7 C2=7 V2=7", "7 by 1, None"),
-        ("A1=7 V1=7", "pending"),
-        ("A1=7 D2=8 D3=7", "disputed"),
+        ("A1=7 V1=7", "open"),
+        ("A1=7 D2=8 D3=7", "disputed by 3"),
         ("A1=7 D2=8 D3=7 V2=8", "7 by 1, SameToken"),
         // A worker without a count has nothing to void.
         ("A1=7 !V2=7", "7 by 1, None"),
     ] {
         assert_eq!(described(&after(steps)), end, "{steps}");
     }
-    assert_eq!(after("A1=7 L2.5 R5 L2.6 X2.6").epoch, Epoch(6));
-    assert_eq!(after("A1=7 C2=7").sequence, 2);
+}
+
+#[test]
+fn the_time_of_acceptance_is_that_of_the_first_count() {
+    let entry = |kind: EntryKind, worker, accepted_unix_ms| {
+        kind.of(Record { accepted_unix_ms, ..record(TASK, worker, 7) })
+    };
+    let first = entry(EntryKind::Accepted, 1, 3_500);
+    let second = entry(EntryKind::Confirmed, 2, 9_000);
+    let void = entry(EntryKind::Voided, 1, 9_500);
+    let accepted_s = |fold: &Fold| fold.tasks.done(0).unwrap().accepted_s;
+    assert_eq!(accepted_s(&test_records::fold(&[first.clone(), second.clone()])), 3);
+    // Only the time of the standing count is kept.
+    assert_eq!(accepted_s(&test_records::fold(&[first, second, void])), tasks::UNKNOWN_S);
 }
 
 #[test]
@@ -147,7 +112,7 @@ fn the_referees_count_is_final() {
 
 #[test]
 fn a_refusal_names_the_count_that_stands() {
-    let refused = after("A1=7").apply(&EntryKind::Confirmed.of(record(TASK, 2, 8)), 2);
+    let refused = after("A1=7").take(&plan(), &EntryKind::Confirmed.of(record(TASK, 2, 8)), 2);
     let kind = EntryKind::Confirmed;
     let refusal = Refusal::DoesNotFollow { run: RUN, task: TASK, kind, count: 8, stands: Some(7) };
     assert_eq!(refused, Err(refusal));
@@ -177,14 +142,12 @@ fn the_fold_tallies_its_records() {
     assert_eq!(fold.tasks_done(), 2);
     assert_eq!(fold.disagreements, 1, "the third count joins the dispute");
     assert_eq!(fold.elapsed.ms(), 700);
-    assert_eq!(fold.disputed(), [third]);
-    let touched: Vec<_> = fold.rows().map(|(task, _)| task).collect();
-    assert_eq!(touched, [first, second, third]);
-    assert_eq!(fold.row(third).map(|row| row.sequence), Some(7));
-    assert_eq!(fold.row(TaskId(3)), None);
+    assert_eq!(fold.tasks.disputed().keys().collect::<Vec<_>>(), [&2]);
+    let done: Vec<_> = fold.done().map(|(task, _)| task).collect();
+    assert_eq!(done, [first, second]);
     let resolved = Record { principal: Principal::referee(), ..record(third, 8, 1) };
     fold.take(&plan, &EntryKind::Settled.of(resolved), 8).unwrap();
-    assert_eq!((fold.total(), fold.disputed()), (Ok(6), vec![]));
+    assert_eq!((fold.total(), fold.tasks_done()), (Ok(6), 3));
 }
 
 #[test]
@@ -203,7 +166,7 @@ fn a_record_of_no_task_or_with_an_impossible_count_is_refused() {
         fold.take(&plan, &too_many, 1),
         Err(Refusal::ImpossibleCount { run: RUN, task: TASK, count: limit + 1, limit })
     );
-    assert_eq!(fold.rows().count(), 0);
+    assert_eq!(fold.done().count(), 0);
     let most = EntryKind::Accepted.of(record(TASK, 1, limit));
     fold.take(&plan, &most, 1).unwrap();
     assert_eq!(fold.total(), Ok(limit.into()));
@@ -221,10 +184,8 @@ fn the_version_in_a_journal_line_is_cut_between_characters() {
         (wide, VERSION_BYTES - 1),
     ] {
         let record = long(version.clone());
-        for change in [EntryKind::Accepted.change(record.clone()), EntryKind::Voided.change(record)]
-        {
-            let entry = change.journal_entry().unwrap();
-            assert_eq!(entry.record.version, version[..kept]);
+        for kind in [EntryKind::Accepted, EntryKind::Voided] {
+            assert_eq!(kind.of(record.clone()).bounded().record.version, version[..kept]);
         }
     }
 }
@@ -259,21 +220,6 @@ fn clocks_that_are_set_do_not_change_how_long_a_run_took() {
 }
 
 #[test]
-fn a_stored_row_agrees_with_the_journal_where_only_leases_differ() {
-    let open = TaskRow::default();
-    let counted = after("A1=7");
-    for (stored, agrees_with_open, agrees_with_counted) in [
-        (after("L1.1"), true, false),
-        (TaskRow { sequence: 1, ..after("L1.1") }, false, false),
-        (TaskRow { failed: vec![WorkerId(9)], epoch: Epoch(9), ..counted.clone() }, false, true),
-        (TaskRow { sequence: 2, ..counted.clone() }, false, false),
-    ] {
-        assert_eq!(stored.agrees_with(&open), agrees_with_open, "{stored:?}");
-        assert_eq!(stored.agrees_with(&counted), agrees_with_counted, "{stored:?}");
-    }
-}
-
-#[test]
 fn a_fold_tallies_wrong_and_void_counts_and_waiting_time() {
     use EntryKind::{Accepted, Disputed, Recounted, Voided};
     let referees = |task, count| Record {
@@ -293,8 +239,8 @@ fn a_fold_tallies_wrong_and_void_counts_and_waiting_time() {
         Accepted.of(record(TaskId(3), 1, 7)),
         Voided.of(record(TaskId(3), 1, 7)),
     ]);
-    let wrong = [0, 1, 2].map(|task| fold.found_wrong.contains(&TaskId(task)));
-    assert_eq!(wrong, [true, false, false]);
+    assert_eq!(fold.found_wrong.iter().collect::<Vec<_>>(), [&0]);
+    assert_eq!(fold.replaced.iter().collect::<Vec<_>>(), [&2, &3]);
     assert_eq!((fold.disagreements, fold.voided), (2, 2));
     // Created at 1,000 ms; the last record names the time in which tasks were counted.
     assert_eq!((fold.elapsed.ms(), fold.elapsed.waiting_ms()), (900, 9_000 - 1_000 - 900));

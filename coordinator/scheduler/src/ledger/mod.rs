@@ -1,8 +1,8 @@
 //! Facts of a run, and the state of each task that follows from them.
 //!
 //! A [`Change`] is a decision to be stored, a [`Record`] an accepted count, and a [`JournalEntry`] a record
-//! with its effect on the task. [`TaskState`] defines how counts change a task: the scheduler decides and the
-//! store replays the journal by the same rules.
+//! with its effect on the task. [`TaskState`] defines how counts change a task. [`Tasks`] hold the states of a run's
+//! tasks: a [`Fold`] derives them from the journal, and the scheduler, to which they are moved, goes on with them.
 
 pub mod fold;
 #[cfg(test)]
@@ -10,6 +10,7 @@ mod fold_tests;
 mod principal;
 mod sampling;
 mod task;
+pub mod tasks;
 #[cfg(test)]
 pub(crate) mod test_records;
 mod trust;
@@ -24,10 +25,11 @@ use common::{
 use serde::{Deserialize, Serialize};
 
 pub use common::recheck::Recheck;
-pub use fold::{Elapsed, Fold, PlanMismatch, Refusal};
+pub use fold::{Elapsed, Fold, PlanMismatch, Refusal, StoredTasks};
 pub use principal::{Caller, Confirmation, Principal};
 pub use sampling::RecheckSampler;
-pub use task::{AnyCount, TaskCount, TaskRow, TaskState};
+pub use task::{AuthorIx, OpenState, OpenTask, TaskCount, TaskState};
+pub use tasks::{Done, Stage, Tasks};
 pub use trust::{Trust, TrustRecord};
 
 /// Properties of a run, fixed when it is created.
@@ -97,17 +99,8 @@ pub struct Record {
 /// A decision to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A task was leased, until `until_unix_ms` unless renewed.
-    Leased { run: RunId, task: TaskId, worker: WorkerId, epoch: Epoch, until_unix_ms: u64 },
-    /// A lease was released without a failed attempt.
-    Released { run: RunId, task: TaskId, epoch: Epoch },
-    /// A lease ended without a result: the worker's attempt failed.
-    Expired { run: RunId, task: TaskId, epoch: Epoch, worker: WorkerId },
-    /// A task was parked after too many failed attempts.
-    Parked { run: RunId, task: TaskId },
-    /// A parked task is pending again. The store forgets its failed attempts; the scheduler, which retries it
-    /// alone, does not.
-    Unparked { run: RunId, task: TaskId },
+    /// A task without a count was leased, or its lease ended; `after` is what remains.
+    Lease { run: RunId, task: TaskId, event: LeaseEvent, after: OpenTask },
     /// A count was recorded. Journaled: durable when `Store::apply` returns.
     Recorded(JournalEntry),
     /// A run entered a state. Durable when `Store::apply` returns.
@@ -116,6 +109,20 @@ pub enum Change {
     Settings { run: RunId, settings: Settings },
     /// The trust in a worker changed. Durable when `Store::apply` returns.
     Trust(TrustRecord),
+}
+
+/// What happened to a task without a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseEvent {
+    Leased,
+    /// A lease was released without a failed attempt.
+    Released,
+    /// A lease ended without a result: the attempt of this worker failed.
+    Failed(WorkerId),
+    /// The task was parked after too many failed attempts.
+    Parked,
+    /// The parked task is pending again.
+    Unparked,
 }
 
 /// Properties of a run that operators change, besides its state.
@@ -139,8 +146,6 @@ pub struct StoredRun {
     pub manifest: RunManifest,
     pub state: RunState,
     pub settings: Settings,
-    /// Time during which tasks of the run were being counted, until the last record.
-    pub elapsed_ms: u64,
 }
 
 /// A journal line: a count and its effect on the task.
@@ -179,26 +184,13 @@ impl EntryKind {
     }
 }
 
-impl Change {
-    /// Returns the changed run and task; `None` if no single task changes.
-    pub fn task(&self) -> Option<(RunId, TaskId)> {
-        match self {
-            Self::Leased { run, task, .. }
-            | Self::Released { run, task, .. }
-            | Self::Expired { run, task, .. }
-            | Self::Parked { run, task }
-            | Self::Unparked { run, task } => Some((*run, *task)),
-            Self::Recorded(entry) => Some((entry.record.run, entry.record.task)),
-            Self::State { .. } | Self::Settings { .. } | Self::Trust(_) => None,
-        }
-    }
-
-    /// Returns the entry of a recorded count, with the version cut to its limit.
-    pub fn journal_entry(&self) -> Option<JournalEntry> {
-        let Self::Recorded(entry) = self else { return None };
-        let mut entry = entry.clone();
+impl JournalEntry {
+    /// Returns the entry with the version cut to its limit.
+    #[must_use]
+    pub fn bounded(&self) -> Self {
+        let mut entry = self.clone();
         fold::cut(&mut entry.record.version, limits::VERSION_BYTES);
-        Some(entry)
+        entry
     }
 }
 
@@ -224,7 +216,7 @@ impl RunManifest {
 impl StoredRun {
     pub const fn new(manifest: RunManifest, recheck: Recheck) -> Self {
         let settings = Settings::new(&manifest, recheck);
-        Self { manifest, state: RunState::Running, settings, elapsed_ms: 0 }
+        Self { manifest, state: RunState::Running, settings }
     }
 }
 

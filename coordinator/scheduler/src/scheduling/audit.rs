@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use super::{RunIx, Scheduler, TaskIx, run::Run, task_table::Stage, worker::Purpose};
+use super::{RunIx, Scheduler, TaskIx, run::Run, worker::Purpose};
+use crate::ledger::Stage;
 
 /// A mismatch within the scheduler's state.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ impl Scheduler {
                     Purpose::Recount => Stage::Disputed,
                 };
                 equal("stage of a leased task", run.tasks().stage(task), stage)?;
-                let is_issued = (1..=run.tasks().epoch(task)).contains(&lease.epoch);
+                let is_issued = (1..=run.epoch(task)).contains(&lease.epoch);
                 check_task(is_issued, task, "is leased under an epoch that was not issued")?;
             }
         }
@@ -72,17 +73,17 @@ fn audit_stages(run: &Run) -> Result<(), Mismatch> {
     let returned = run.returned().iter().map(|task| (task, Stage::Pending));
     let orphaned = run.orphaned().iter().map(|task| (task, Stage::Pending));
     let parked = run.parking().tasks().iter().map(|task| (task, Stage::Parked));
-    let disputed = run.disputed().keys().map(|task| (task, Stage::Disputed));
+    let disputed = run.tasks().disputed().keys().map(|task| (task, Stage::Disputed));
     let pending = returned.chain(orphaned);
     for (&task, stage) in pending.chain(parked).chain(disputed) {
         equal("stage of a queued task", tasks.stage(task), stage)?;
     }
     equal("parked tasks", run.parking().tasks().len() as u64, tasks.number(Stage::Parked))?;
-    equal("disputed tasks", run.disputed().len() as u64, tasks.number(Stage::Disputed))?;
+    equal("disputed tasks", run.tasks().disputed().len() as u64, tasks.number(Stage::Disputed))?;
     let is_returned = run.orphaned().is_subset(run.returned());
     check(is_returned, format_args!("an orphaned task"), "was not returned")?;
     for &(author, task) in run.rechecks().keys() {
-        let is_by_author = tasks.done(task).is_some_and(|done| done.first.worker == author);
+        let is_by_author = tasks.done(task).is_some_and(|done| done.first.author == author);
         check_task(is_by_author, task, "has a recheck under another author")?;
         check_task(!run.is_held(task), task, "is queued for a recheck while a worker holds it")?;
     }

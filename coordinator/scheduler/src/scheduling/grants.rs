@@ -9,13 +9,10 @@ use common::{
 };
 
 use super::{
-    RunIx, Scheduler, TaskIx, WorkerIx,
-    clock::Ticks,
-    leases::LeaseEnd,
-    run::{self, SingleHolders},
-    task_table::Stage,
+    RunIx, Scheduler, TaskIx, WorkerIx, clock::Ticks, leases::LeaseEnd, run::SingleHolders,
     worker::Purpose,
 };
+use crate::ledger::{Stage, tasks};
 
 /// Maximum number of candidates of one kind that are considered.
 pub(super) const MAX_SCANNED: usize = 64;
@@ -279,9 +276,10 @@ impl Scheduler {
     /// This way the orientation does not reveal rechecks.
     fn first_count_of(&self, run: RunIx, worker: WorkerIx, task: TaskIx) -> Choice {
         let in_run = &self.runs[run];
-        let epoch = in_run.tasks().epoch(task);
+        let epoch = in_run.epoch(task);
         let alone = self.on_other_machine(run, worker).next().is_none();
-        let is_rotated = !alone && self.sampler.rotates(in_run.manifest.run, run::id(task), epoch);
+        let is_rotated =
+            !alone && self.sampler.rotates(in_run.manifest.run, tasks::id(task), epoch);
         let orientation = if is_rotated { Orientation::Rotated } else { Orientation::Upright };
         Choice { task, purpose: Purpose::Count, orientation }
     }
@@ -336,7 +334,7 @@ impl Scheduler {
         let ripe = (Bound::Unbounded, Bound::Included((before, TaskIx::MAX)));
         let SingleHolders { not_started, started } = &in_run.leases.single;
         let suits = |&&(_, task): &&(u64, TaskIx)| {
-            let first = in_run.tasks().done(task).map(|done| done.first.worker);
+            let first = in_run.tasks().done(task).map(|done| done.first.author);
             !self.workers.get(worker).leases.contains(&(run, task))
                 && !in_run.failed(task).contains(&worker)
                 && first.is_none_or(|first| !self.workers.same_machine(first, worker))

@@ -14,11 +14,9 @@ use super::{
     clock::Ticks,
     grants::{Choice, REFERENCE_SPEED},
     parking::should_park,
-    run,
-    task_table::Stage,
     worker::{Lease, Purpose},
 };
-use crate::ledger::{Change, RunManifest, RunState};
+use crate::ledger::{Change, LeaseEvent, OpenState, OpenTask, RunManifest, RunState, Stage, tasks};
 
 /// Reason for a lease's end without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +87,7 @@ impl Scheduler {
         return_unix_ms: u64,
     ) -> Grant {
         let Choice { task, purpose, orientation } = choice;
-        let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
+        let epoch = self.runs[run].epoch(task).saturating_add(1);
         let lease =
             Lease { orientation, is_timed: true, ..Lease::new(epoch, purpose, self.clock.ticks()) };
         let granted_unix_ms = self.clock.wall(self.clock.ticks()).0;
@@ -133,14 +131,7 @@ impl Scheduler {
         let cost = self.runs[run].cost(task);
         let fresh_until = lease.granted + self.fresh_ms(worker, cost);
         let lease = Lease { fresh_until, ..lease };
-        let until = self.clock.wall(self.clock.ticks() + self.lease_ms()).0;
-        let change = Change::Leased {
-            run: self.runs[run].manifest.run,
-            task: run::id(task),
-            worker: self.workers[worker].id,
-            epoch: Epoch(lease.epoch),
-            until_unix_ms: until.max(lease.return_unix_ms),
-        };
+        let is_stored = lease.purpose == Purpose::Count;
         self.runs[run].add_lease(task, worker, lease, self.clock.ticks());
         let now = self.clock.ticks();
         let known = self.workers.get_mut(worker);
@@ -149,7 +140,37 @@ impl Scheduler {
         }
         known.leases.insert((run, task));
         known.leased_cost = known.leased_cost.saturating_add(cost);
-        self.changes.push_back(change);
+        if is_stored {
+            self.note_lease((run, task), LeaseEvent::Leased);
+        }
+    }
+
+    /// Stores what a change of a task's leases leaves. Those of rechecks and recounts may be lost.
+    pub(super) fn note_lease(&mut self, (run, task): LeaseIx, event: LeaseEvent) {
+        let in_run = &self.runs[run];
+        let state = match in_run.tasks().stage(task) {
+            // Its row is that of its counts.
+            Stage::Done | Stage::Disputed => return,
+            Stage::Pending => OpenState::Pending,
+            Stage::Parked => OpenState::Parked,
+            Stage::Leased => {
+                let newest = in_run.leases_of(task).iter().max_by_key(|(_, lease)| lease.epoch);
+                let (holder, lease) = newest.expect("a leased task has a holder");
+                let until = self.clock.wall(self.clock.ticks() + self.lease_ms()).0;
+                OpenState::Leased {
+                    worker: self.workers[*holder].id,
+                    epoch: Epoch(lease.epoch),
+                    until_unix_ms: until.max(lease.return_unix_ms),
+                }
+            }
+        };
+        let failed = in_run.failed(task).iter().map(|worker| self.workers[*worker].id).collect();
+        self.changes.push_back(Change::Lease {
+            run: in_run.manifest.run,
+            task: tasks::id(task),
+            event,
+            after: OpenTask { state, failed },
+        });
     }
 
     /// Returns the grant of a lease that the worker holds.
@@ -158,7 +179,7 @@ impl Scheduler {
         let RunManifest { run, plan, spec, .. } = self.runs[run].manifest;
         let Lease { purpose, orientation, granted_unix_ms, return_unix_ms, .. } = *lease;
         let bare = LeaseKey {
-            task: TaskRef { run, plan, task: run::id(task) },
+            task: TaskRef { run, plan, task: tasks::id(task) },
             epoch: Epoch(lease.epoch),
             granted_unix_ms,
             return_unix_ms,
@@ -202,7 +223,7 @@ impl Scheduler {
             self.workers.set_vanished(worker, true);
         }
         match lease.purpose {
-            Purpose::Count => self.end_attempt(worker, key, lease.epoch, end),
+            Purpose::Count => self.end_attempt(worker, key, end),
             // The wait goes on: a recheck that is leased again and again becomes the referee's.
             Purpose::Recheck => drop(self.runs[run].add_recheck(task, lease.queued)),
             // If the task is still disputed, another referee may take it.
@@ -210,7 +231,8 @@ impl Scheduler {
         }
     }
 
-    fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseIx, epoch: u64, end: LeaseEnd) {
+    fn end_attempt(&mut self, worker: WorkerIx, key: LeaseIx, end: LeaseEnd) {
+        let (run, task) = key;
         // New identities are free, so their failures say nothing about a task that the referee can count.
         let is_known = self.workers[worker].reputation.has_counted || !self.counts_itself(run);
         let is_failed = matches!(end, LeaseEnd::Failed | LeaseEnd::Reported);
@@ -219,28 +241,26 @@ impl Scheduler {
             true => LeaseEnd::Vanished,
             false => end,
         };
+        let is_failed = end == LeaseEnd::Failed;
         let in_run = &mut self.runs[run];
-        let (run_id, task_id) = (in_run.manifest.run, run::id(task));
-        let epoch = Epoch(epoch);
-        self.changes.push_back(match end {
-            LeaseEnd::Released | LeaseEnd::Vanished => {
-                Change::Released { run: run_id, task: task_id, epoch }
-            }
-            LeaseEnd::Failed | LeaseEnd::Reported => {
-                self.workers.pin(worker);
-                in_run.note_failed(task, worker);
-                let worker = self.workers[worker].id;
-                Change::Expired { run: run_id, task: task_id, epoch, worker }
-            }
-        });
-        if in_run.is_held(task) || in_run.tasks().stage(task) != Stage::Leased {
-            return;
+        if is_failed {
+            self.workers.pin(worker);
+            in_run.note_failed(task, worker);
         }
-        if end == LeaseEnd::Failed && should_park(in_run.failed(task)) {
-            in_run.park(task, self.clock.ticks());
-            self.changes.push_back(Change::Parked { run: run_id, task: task_id });
-        } else {
-            in_run.return_task(task, end == LeaseEnd::Vanished);
+        let is_left = !in_run.is_held(task) && in_run.tasks().stage(task) == Stage::Leased;
+        let is_parked = is_left && is_failed && should_park(in_run.failed(task));
+        match is_left {
+            true if is_parked => in_run.park(task, self.clock.ticks()),
+            true => in_run.return_task(task, end == LeaseEnd::Vanished),
+            false => {}
+        }
+        let event = match is_failed {
+            true => LeaseEvent::Failed(self.workers[worker].id),
+            false => LeaseEvent::Released,
+        };
+        self.note_lease(key, event);
+        if is_parked {
+            self.note_lease(key, LeaseEvent::Parked);
         }
     }
 
@@ -342,7 +362,7 @@ impl Scheduler {
             return Err(format!("this coordinator has no run {}: drop its tasks", task.run));
         };
         let TaskRef { run: name, plan: theirs, task } = task;
-        let (ours, tasks) = (self.runs[run].manifest.plan, self.runs[run].tasks().len());
+        let (ours, tasks) = (self.runs[run].manifest.plan, self.runs[run].tasks().size());
         if theirs != ours {
             return Err(format!(
                 "run {name} has plan {ours}, but the worker has plan {theirs}: use a worker of the \
@@ -353,7 +373,7 @@ impl Scheduler {
             let last = tasks - 1;
             return Err(format!("run {name} has tasks 0 to {last}, and no task {task}: drop it"));
         }
-        Ok((run, run::index(task)))
+        Ok((run, tasks::index(task)))
     }
 
     /// Returns the orientation of a lease that was granted to a worker; `None` if it was not.

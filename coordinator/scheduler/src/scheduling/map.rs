@@ -7,11 +7,11 @@ use common::{
     run::RunId,
 };
 
-use super::{
-    Millis, Scheduler, TaskIx, run,
-    task_table::{Stage, UNKNOWN_S},
+use super::{Millis, Scheduler, TaskIx, run};
+use crate::ledger::{
+    Confirmation, Stage,
+    tasks::{self, UNKNOWN_S},
 };
-use crate::ledger::Confirmation;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapState {
@@ -62,7 +62,7 @@ impl Scheduler {
         if !run.plan.contains(task) {
             return None;
         }
-        let at = run::index(task);
+        let at = tasks::index(task);
         let done = run.tasks().done(at);
         let now_ms = self.clock.steady(self.clock.at(now)).0;
         // A worker that has not called since the start has no name yet.
@@ -73,7 +73,7 @@ impl Scheduler {
         let (counting, waiting): (Vec<_>, Vec<_>) =
             run.leases_of(at).iter().partition(|(_, lease)| lease.started.is_some());
         let holders = counting.into_iter().chain(waiting).map(|(worker, _)| *worker);
-        let authors = done.map(|done| done.first.worker).into_iter().chain(holders);
+        let authors = done.map(|done| done.first.author).into_iter().chain(holders);
         Some(TaskView {
             task,
             state: map_state(run, at),

@@ -2,8 +2,8 @@
 //!
 //! A state machine without I/O and without a clock: time arrives as an argument, decisions leave as
 //! values. Its owner
-//! 1. passes in the runs and task rows found on disk ([`Scheduler::add_run`],
-//!    [`Scheduler::restore_task`]), then calls [`Scheduler::restored`];
+//! 1. passes in the runs found on disk with their tasks ([`Scheduler::restore_run`]), then calls
+//!    [`Scheduler::restored`];
 //! 2. for each call of a worker calls [`Scheduler::sync_by`], stores every change that
 //!    [`Scheduler::poll_change`] yields, and only then sends the reply;
 //! 3. calls [`Scheduler::advance`] at [`Scheduler::next_timeout`];
@@ -31,7 +31,6 @@ mod results;
 mod run;
 mod status;
 mod sync_interval;
-mod task_table;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -68,12 +67,12 @@ use self::{
     worker::SessionUpdate,
     workers::Workers,
 };
-use crate::ledger::{Caller, Change, Principal, RecheckSampler, RunState, StoredRun};
+use crate::ledger::{
+    Caller, Change, LeaseEvent, Principal, RecheckSampler, RunState, Stage, StoredRun, Tasks,
+    tasks::TaskIx,
+};
 
 type RunIx = usize;
-
-/// Index of a task, below [`Plan::MAX_TASKS`].
-type TaskIx = u32;
 
 /// Index of a worker in [`Workers`].
 type WorkerIx = u32;
@@ -149,17 +148,22 @@ impl Scheduler {
         self.proofs = Proofs::new(key);
     }
 
-    /// Adds a new run, or one found on disk.
+    /// Adds a new run.
     ///
     /// # Panics
     /// If `plan` is not the manifest's, or the run exists: the owner checks both.
     pub fn add_run(&mut self, run: StoredRun, plan: Plan) {
+        let tasks = Tasks::new(&plan);
+        self.insert_run(run, plan, tasks);
+    }
+
+    fn insert_run(&mut self, run: StoredRun, plan: Plan, tasks: Tasks) {
         let manifest = &run.manifest;
         assert_eq!(plan.hash(), manifest.plan, "the plan of run {}", manifest.run);
         let number = self.runs.len();
         let before = self.by_id.insert(manifest.run, number);
         assert_eq!(before, None, "run {} exists", manifest.run);
-        self.runs.push(Run::new(run, plan, self.sampler.clone()));
+        self.runs.push(Run::new(run, plan, tasks, self.sampler.clone()));
         self.order.push(number);
         self.sort_runs();
     }
@@ -186,9 +190,8 @@ impl Scheduler {
 
     /// Makes a parked task pending.
     fn unpark_task(&mut self, run: RunIx, task: TaskIx) {
-        let in_run = &mut self.runs[run];
-        in_run.enter(task, task_table::Stage::Pending);
-        self.changes.push_back(Change::Unparked { run: in_run.manifest.run, task: run::id(task) });
+        self.runs[run].enter(task, Stage::Pending);
+        self.note_lease((run, task), LeaseEvent::Unparked);
     }
 
     /// Retries one parked task per run at a time; another failure parks it again.

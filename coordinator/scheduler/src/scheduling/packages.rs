@@ -15,9 +15,9 @@ use super::{
     clock::Ticks,
     leases::{BARRED, LeaseEnd},
     referee::OWN_REFEREE,
-    task_table::Stage,
     worker::Lease,
 };
+use crate::ledger::Stage;
 
 /// Maximum number of tasks of one package.
 const MAX_TASKS: usize = 4_096;
@@ -103,7 +103,7 @@ impl Scheduler {
         let of_token = self.workers.of_same_token(worker);
         let away: Vec<LeaseIx> = of_token.flat_map(|other| self.away_leases(other)).collect();
         let in_run = away.iter().filter(|(of, _)| *of == run).count();
-        let tasks = self.runs[run].tasks().len();
+        let tasks = self.runs[run].tasks().size();
         let token = self.workers.token(worker);
         let is_other = |of: WorkerIx| of != OWN_REFEREE && self.workers.token(of) != token;
         let has_others = self.has_other_token(run, worker)

@@ -144,7 +144,7 @@ impl Scheduler {
     fn delivers(&self, run: RunIx, worker: WorkerIx) -> bool {
         let known = self.workers.get(worker);
         let tasks = self.runs[run].tasks();
-        let patience_ms = || self.fresh_ms(worker, tasks.total_cost() / tasks.len());
+        let patience_ms = || self.fresh_ms(worker, tasks.total_cost() / tasks.size());
         known.tasks_done > 0 && self.clock.ticks() < known.busy_since + patience_ms()
             || self
                 .leases_of(worker)
@@ -189,7 +189,7 @@ impl Scheduler {
         let waits =
             in_run.recheck() == Recheck::All && !in_run.has_waited_for_tokens(self.clock.ticks());
         in_run.tasks().done(task).is_some_and(|done| {
-            let first = done.first.worker;
+            let first = done.first.author;
             let wants_token =
                 || self.is_on_probation(first) || waits && self.has_other_token(run, first);
             done.confirmed.elsewhere()

@@ -24,11 +24,12 @@ use super::{
     clock::Ticks,
     grants::{Choice, MAX_SCANNED, REFERENCE_SPEED},
     rechecks::RECHECK_WAIT_MS,
-    run,
-    task_table::{Done, Stage, WorkerCount},
     worker::{Lease, Purpose, Speed},
 };
-use crate::ledger::{AnyCount, Confirmation, EntryKind, Recheck, Record, RunState, Trust};
+use crate::ledger::{
+    Confirmation, Done, EntryKind, Recheck, Record, RunState, Stage, TaskCount, TaskState, Trust,
+    tasks,
+};
 
 /// The worker ID under which the coordinator's own counts are journaled.
 pub const REFEREE: WorkerId = WorkerId(0x7265_6665_7265_6500_0000_0000_0000_0000);
@@ -162,11 +163,11 @@ impl Scheduler {
         Some(Recount {
             run: in_run.manifest.run,
             plan: in_run.manifest.plan,
-            task: run::id(choice.task),
+            task: tasks::id(choice.task),
             orientation: choice.orientation,
             purpose,
             blocks_end,
-            again: in_run.disputed_counts(choice.task).iter().any(|of| of.worker == OWN_REFEREE),
+            again: in_run.disputed_counts(choice.task).iter().any(|of| of.author == OWN_REFEREE),
         })
     }
 
@@ -191,10 +192,10 @@ impl Scheduler {
             return self.stop_referee(&format!("{count} solutions of task {task} are impossible"));
         }
         let count =
-            WorkerCount { count, worker: OWN_REFEREE, kernel, orientation: recount.orientation };
+            TaskCount { count, author: OWN_REFEREE, kernel, orientation: recount.orientation };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let record = Record { version, duration_us, ..self.record_of(key, &count) };
-        let is_open = self.runs[run].task_state(task).is_open();
+        let is_open = self.runs[run].tasks().state(task) == TaskState::Open;
         match recount.purpose {
             // It is a count like any other: a different one makes a dispute.
             RecountPurpose::Overdue if is_open => self.accept(key, count, record),
@@ -212,7 +213,7 @@ impl Scheduler {
     }
 
     fn end_recount(&mut self, recount: &Recount) -> Option<(LeaseIx, Ticks)> {
-        let (run, task) = (*self.by_id.get(&recount.run)?, run::index(recount.task));
+        let (run, task) = (*self.by_id.get(&recount.run)?, tasks::index(recount.task));
         self.runs[run].recounting.remove(&task).map(|since| ((run, task), since))
     }
 
@@ -335,7 +336,7 @@ impl Scheduler {
     /// The coordinator's own referee repeats its own count, which then stands alone, in the other orientation.
     fn may_recount(&self, done: &Done, by: WorkerIx) -> bool {
         let second = done.second.map(|(worker, ..)| worker);
-        let authors = [done.first.worker].into_iter().chain(second);
+        let authors = [done.first.author].into_iter().chain(second);
         let mut others = authors.filter(|&author| author != OWN_REFEREE);
         !others.any(|author| self.workers.same_machine(author, by))
     }
@@ -392,7 +393,7 @@ impl Scheduler {
     /// The orientation is opposite to that of the referee's own recount, or else of the first count.
     fn recount_disputed(&self, run: RunIx, task: TaskIx, by: WorkerIx) -> Option<Choice> {
         let counts = self.runs[run].disputed_counts(task);
-        let own = || counts.iter().filter(|of| of.worker == by);
+        let own = || counts.iter().filter(|of| of.author == by);
         let first = own().next().or(counts.first())?;
         let (_, plain) = self.recounts_among(counts);
         (!self.is_party(&plain, by) && own().count() < 2).then(|| Choice {
@@ -438,18 +439,18 @@ impl Scheduler {
     }
 
     /// Returns whether a worker's machine has made one of these counts.
-    fn is_party(&self, counts: &[WorkerCount], worker: WorkerIx) -> bool {
-        counts.iter().any(|of| self.workers.same_machine(of.worker, worker))
+    fn is_party(&self, counts: &[TaskCount], worker: WorkerIx) -> bool {
+        counts.iter().any(|of| self.workers.same_machine(of.author, worker))
     }
 
     /// Divides the counts of a task, in their order, into recounts and others.
     /// A trusted worker's count is a recount if other machines counted the task before and its own did not.
-    fn recounts_among(&self, counts: &[WorkerCount]) -> (Vec<WorkerCount>, Vec<WorkerCount>) {
+    fn recounts_among(&self, counts: &[TaskCount]) -> (Vec<TaskCount>, Vec<TaskCount>) {
         let (mut recounts, mut plain) = (Vec::new(), Vec::new());
         for (at, &of) in counts.iter().enumerate() {
             let is_trusted =
-                at > 0 && self.workers[of.worker].trusted && !self.is_party(&plain, of.worker);
-            let is_recount = is_trusted || of.worker == OWN_REFEREE;
+                at > 0 && self.workers[of.author].trusted && !self.is_party(&plain, of.author);
+            let is_recount = is_trusted || of.author == OWN_REFEREE;
             if is_recount { recounts.push(of) } else { plain.push(of) }
         }
         (recounts, plain)
@@ -457,7 +458,7 @@ impl Scheduler {
 
     /// Returns whether a worker's next count of a task is a recount by a referee.
     pub(super) fn is_recount(&self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
-        let state = self.runs[run].task_state(task);
+        let state = self.runs[run].tasks().state(task);
         let counts = state.counts();
         // A recount that stands, since the others are void, is a count like any other.
         let plain = match state.standing() {
@@ -468,9 +469,9 @@ impl Scheduler {
     }
 
     /// Applies a referee's count of a task.
-    pub(super) fn take_recount(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
+    pub(super) fn take_recount(&mut self, key: LeaseIx, count: TaskCount, record: Record) {
         let (run, task) = key;
-        let before = self.runs[run].task_state(task);
+        let before = self.runs[run].tasks().state(task);
         let mut counts = before.counts();
         // A repeated message is not a second recount, which has the other orientation. A task without
         // counts was reopened: its next count will be checked.
@@ -478,7 +479,7 @@ impl Scheduler {
             return;
         }
         counts.push(count);
-        let mut own = counts.iter().filter(|of| of.same_worker(&count));
+        let mut own = counts.iter().filter(|of| of.author == count.author);
         let contradicts_itself = own.any(|of| of.count != count.count);
         let is_settled = match before.standing() {
             Some(stands) if before.is_final() => {
@@ -501,8 +502,8 @@ impl Scheduler {
         self.journal(key, EntryKind::Recounted, count, record);
         self.reopen_if_finished(run, contradicts_total);
         if contradicts_itself {
-            self.blame(count.worker, &format!("its two counts of task {task} differ"), None);
-            self.void_counts(key, Some(count.worker));
+            self.blame(count.author, &format!("its two counts of task {task} differ"), None);
+            self.void_counts(key, Some(count.author));
             // Another referee's count may be final now.
             self.settle_if_final(key);
         }
@@ -512,23 +513,23 @@ impl Scheduler {
     ///
     /// A referee made it twice, or once after an equal count of a worker while no two tokens agree against
     /// it. No other referee that is connected, or that recounted the task twice, made a different count.
-    fn final_count(&self, counts: &[WorkerCount]) -> Option<WorkerCount> {
+    fn final_count(&self, counts: &[TaskCount]) -> Option<TaskCount> {
         let (recounts, plain) = self.recounts_among(counts);
         let is_repeated =
-            |of: &WorkerCount| recounts.iter().filter(|other| other.same_worker(of)).count() > 1;
+            |of: &TaskCount| recounts.iter().filter(|other| other.author == of.author).count() > 1;
         // After a restart, a worker is unknown until it calls.
         let in_grace = self.clock.ticks() < self.config.lease_ms;
         let is_connected = |worker| match worker {
             OWN_REFEREE => self.referee.threads > 0 && !self.is_broken(),
             _ => self.workers.find(worker).map_or(in_grace, |known| known.deadline.is_some()),
         };
-        let agree = |one: &WorkerCount, other: &WorkerCount| {
-            let [one_token, other_token] = [one, other].map(|of| self.workers.token(of.worker));
+        let agree = |one: &TaskCount, other: &TaskCount| {
+            let [one_token, other_token] = [one, other].map(|of| self.workers.token(of.author));
             one.count == other.count && one_token != other_token
         };
-        let is_final = |of: &&WorkerCount| {
+        let is_final = |of: &&TaskCount| {
             let mut others = recounts.iter().filter(|other| other.count != of.count);
-            let is_opposed = others.any(|other| is_repeated(other) || is_connected(other.worker));
+            let is_opposed = others.any(|other| is_repeated(other) || is_connected(other.author));
             let against = || plain.iter().filter(|other| other.count != of.count);
             let is_backed = || {
                 // A later count may be a copy: conflicts are no secret.
@@ -536,7 +537,7 @@ impl Scheduler {
                 earlier.any(|other| other.count == of.count && plain.contains(other))
                     && !against().any(|one| against().any(|other| agree(one, other)))
             };
-            let is_able = of.worker != OWN_REFEREE || !self.is_broken();
+            let is_able = of.author != OWN_REFEREE || !self.is_broken();
             is_able && !is_opposed && (is_repeated(of) || is_backed())
         };
         recounts.iter().find(is_final).copied()
@@ -551,9 +552,9 @@ impl Scheduler {
     }
 
     /// Blames the author of a count that differs from the final one; returns why.
-    pub(super) fn blame_author(&mut self, key: LeaseIx, of: &WorkerCount, right: u64) -> String {
+    pub(super) fn blame_author(&mut self, key: LeaseIx, of: &TaskCount, right: u64) -> String {
         let reason = format!("it counted {} for task {}, the referee {right}", of.count, key.1);
-        self.blame(of.worker, &reason, Some(key));
+        self.blame(of.author, &reason, Some(key));
         reason
     }
 
@@ -568,22 +569,22 @@ impl Scheduler {
     }
 
     /// Makes a referee's count final and bars the authors of different ones.
-    fn settle(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
+    fn settle(&mut self, key: LeaseIx, count: TaskCount, record: Record) {
         let (run, task) = key;
         let was_disputed = self.runs[run].state() == RunState::Disputed
             && self.runs[run].tasks().stage(task) == Stage::Disputed;
         let reopens = was_disputed || self.contradicts_total(key, &count);
         self.remove_all(run, task);
-        let counts = self.runs[run].task_state(task).counts();
+        let counts = self.runs[run].tasks().state(task).counts();
         let (right, wrong): (Vec<_>, Vec<_>) =
             counts.into_iter().partition(|other| other.count == count.count);
         let losers: BTreeMap<_, _> =
-            wrong.iter().rev().map(|other| (other.worker, other)).collect();
+            wrong.iter().rev().map(|other| (other.author, other)).collect();
         for loser in losers.into_values() {
             self.blame_author(key, loser, count.count);
         }
-        for winner in right.iter().filter(|other| !other.same_worker(&count)) {
-            self.workers.reputation_mut(winner.worker).confirm(Confirmation::Referee);
+        for winner in right.iter().filter(|other| other.author != count.author) {
+            self.workers.reputation_mut(winner.author).confirm(Confirmation::Referee);
         }
         self.journal(key, EntryKind::Settled, count, record);
         self.reopen_if_finished(run, reopens);
@@ -592,9 +593,9 @@ impl Scheduler {
 
     /// Returns whether a count differs from the one of its task in the run's total: the first, which stands,
     /// or stood until others of a complete run differed.
-    fn contradicts_total(&self, (run, task): LeaseIx, count: &WorkerCount) -> bool {
+    fn contradicts_total(&self, (run, task): LeaseIx, count: &TaskCount) -> bool {
         let in_run = &self.runs[run];
-        let state = in_run.task_state(task);
+        let state = in_run.tasks().state(task);
         let is_in_total = state.standing().is_some() || in_run.is_rechecking();
         is_in_total && state.counts().first().is_some_and(|first| first.count != count.count)
     }
@@ -615,7 +616,7 @@ impl Scheduler {
         let is_due = in_run.all_done()
             && self.is_refereed(run)
             && in_run.recounts_below(self.threshold(run)).next().is_some();
-        let mean = in_run.tasks().total_cost() as f64 / in_run.tasks().len() as f64;
+        let mean = in_run.tasks().total_cost() as f64 / in_run.tasks().size() as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let mean_ms = (1_000.0 * mean / self.own_speed()) as Ticks;
         is_due.then(|| (in_run.elapsed_ms() / 100).max(mean_ms))
@@ -645,7 +646,7 @@ impl Scheduler {
         let own = self.counts_itself(run).then_some(OWN_REFEREE);
         let in_run = &self.runs[run];
         let referees = || self.trusted_workers(run).chain(own);
-        in_run.disputed().keys().any(|&task| {
+        in_run.tasks().disputed().keys().any(|&task| {
             in_run.is_being_counted(task)
                 || referees().any(|by| self.recount_disputed(run, task, by).is_some())
         })
@@ -676,7 +677,7 @@ impl Scheduler {
                 continue;
             }
             // A referee that contradicted a count may have left.
-            for task in self.runs[run].disputed().keys().copied().collect::<Vec<_>>() {
+            for task in self.runs[run].tasks().disputed().keys().copied().collect::<Vec<_>>() {
                 self.settle_if_final((run, task));
             }
             let is_over = now >= self.runs[run].stalled_since(now) + REFEREE_WAIT_MS;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use common::{plan::TaskId, run::RunId, sync::WorkerInfo};
+use common::{plan::Plan, run::WorkerId, sync::WorkerInfo};
 
-use super::{Millis, RunIx, Scheduler, run, task_table::WorkerCount};
-use crate::ledger::{Caller, Confirmation, TaskCount, TaskRow, TaskState};
+use super::{LeaseIx, Millis, RunIx, Scheduler};
+use crate::ledger::{
+    Caller, Confirmation, OpenState, OpenTask, Principal, StoredRun, StoredTasks, tasks,
+};
 
 /// Number of epochs per term. Each term issues higher epochs than all before it.
 /// A crash may lose the last leases, which their workers still hold: no epoch may name two leases.
@@ -24,57 +26,73 @@ impl Scheduler {
         self.workers.trusted_tokens = tokens.map(Some).collect();
     }
 
-    /// Restores a task of a run that was added before.
+    /// Adds a run found on disk, with its tasks.
     ///
     /// # Panics
-    /// If there is no such run or task.
-    pub fn restore_task(&mut self, run: RunId, task: TaskId, row: &TaskRow) {
-        let run = self.by_id[&run];
-        let task = run::index(task);
-        let epoch = row.epoch.0;
-        let failed = row.failed.iter().map(|worker| self.workers.pinned(*worker)).collect();
+    /// As [`Self::add_run`].
+    pub fn restore_run(&mut self, run: StoredRun, plan: Plan, stored: StoredTasks) {
+        let StoredTasks { mut fold, open } = stored;
+        let pinned = |(id, principal): &(WorkerId, Principal)| {
+            let worker = self.workers.pinned(*id);
+            self.workers.identify(worker, principal);
+            worker
+        };
+        let numbers: Vec<_> = fold.authors().iter().map(pinned).collect();
+        let mut tasks = fold.take_tasks();
+        tasks.renumber(|author| numbers[author as usize]);
+        self.insert_run(run, plan, tasks);
+        let run = self.runs.len() - 1;
+        self.runs[run].restore_counts(&fold);
+        self.restore_reputations(run);
+        for (task, open) in open {
+            self.restore_open((run, tasks::index(task)), &open);
+        }
+        self.runs[run].extend_sample();
+    }
+
+    /// Restores what the counts of a run say about their authors, and the rechecks that are due.
+    fn restore_reputations(&mut self, run: RunIx) {
+        for task in self.runs[run].all_tasks() {
+            if let Some(of) = self.runs[run].disputed_counts(task).first() {
+                self.workers.reputation_mut(of.author).has_counted = true;
+            }
+            let Some(done) = self.runs[run].tasks().done(task) else { continue };
+            let (first, second) = (done.first.author, done.second.map(|(author, ..)| author));
+            self.workers.reputation_mut(first).has_counted = true;
+            for author in [first].into_iter().chain(second) {
+                self.workers.reputation_mut(author).confirm(done.confirmed);
+            }
+            let is_suspect = self.is_suspect(run, task);
+            let in_run = &mut self.runs[run];
+            let is_due = is_suspect
+                || in_run.is_replaced(task)
+                || (in_run.is_selected(task) && done.confirmed == Confirmation::None);
+            if in_run.is_live() && !done.confirmed.elsewhere() && is_due {
+                in_run.add_recheck(task, 0);
+            }
+        }
+    }
+
+    /// Restores the lease and the failed attempts of a task without a count.
+    fn restore_open(&mut self, key: LeaseIx, open: &OpenTask) {
+        let (run, task) = key;
+        let failed = open.failed.iter().map(|worker| self.workers.pinned(*worker)).collect();
         let in_run = &mut self.runs[run];
-        in_run.restore_attempts(task, row, failed);
-        match &row.state {
-            TaskState::Pending => {}
-            &TaskState::Leased { worker, until_unix_ms } => {
+        in_run.restore_failed(task, failed);
+        match open.state {
+            OpenState::Pending => {}
+            OpenState::Parked => in_run.park(task, self.clock.ticks()),
+            OpenState::Leased { worker, epoch, until_unix_ms } => {
                 let is_live = in_run.is_live();
                 // Only the worker's leases on disk are known.
                 let info = WorkerInfo { id: worker, threads: 1, ..WorkerInfo::default() };
                 let worker = self.workers.remember(&info, self.config.workers);
                 if let Some(worker) = worker.filter(|_| is_live) {
-                    self.restore_lease((run, task), worker, epoch);
+                    self.restore_lease(key, worker, epoch.0);
                     let until = &mut self.workers.get_mut(worker).leased_until_ms;
                     *until = until_unix_ms.max(*until);
                 }
             }
-            TaskState::Done { first, second, confirmed } => {
-                let confirmed = *confirmed;
-                let count = self.workers.restore_count(first);
-                self.workers.reputation_mut(count.worker).has_counted = true;
-                let second =
-                    second.as_deref().map(|second| Box::new(self.workers.restore_count(second)));
-                for author in [Some(&count), second.as_deref()].into_iter().flatten() {
-                    self.workers.reputation_mut(author.worker).confirm(confirmed);
-                }
-                let state = TaskState::Done { first: count, second, confirmed };
-                self.runs[run].restore(task, state, Millis(first.accepted_unix_ms));
-                let is_suspect = self.is_suspect(run, task);
-                let in_run = &mut self.runs[run];
-                let is_due = is_suspect
-                    || row.replaced
-                    || (in_run.is_selected(task) && confirmed == Confirmation::None);
-                if in_run.is_live() && !confirmed.elsewhere() && is_due {
-                    in_run.add_recheck(task, 0);
-                }
-            }
-            TaskState::Disputed { counts } => {
-                let counts: Vec<_> =
-                    counts.iter().map(|of| self.workers.restore_count(of)).collect();
-                self.workers.reputation_mut(counts[0].worker).has_counted = true;
-                self.runs[run].restore(task, TaskState::Disputed { counts }, Millis(0));
-            }
-            TaskState::Parked => in_run.park(task, self.clock.ticks()),
         }
     }
 
@@ -87,7 +105,7 @@ impl Scheduler {
             let Some(first) = done.filter(|done| done.confirmed == Confirmation::None) else {
                 continue;
             };
-            let first = first.first.worker;
+            let first = first.first.author;
             let is_due = self.workers[first].reputation.is_guaranteed_recheck();
             if is_due && self.charge_initial_recheck((run, task), first) {
                 self.runs[run].add_recheck(task, 0);
@@ -126,19 +144,5 @@ impl Scheduler {
         }
         self.recheck_distrusted();
         self.void_barred_counts();
-    }
-}
-
-impl super::Workers {
-    /// Restores a count, and the identity of its author.
-    fn restore_count(&mut self, count: &TaskCount) -> WorkerCount {
-        let worker = self.pinned(count.worker);
-        self.identify(worker, &count.principal);
-        WorkerCount {
-            count: count.count,
-            worker,
-            kernel: count.kernel,
-            orientation: count.orientation,
-        }
     }
 }

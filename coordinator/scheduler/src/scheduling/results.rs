@@ -9,11 +9,12 @@ use super::{
     LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
     leases::{BARRED, LeaseEnd, UNPROVEN},
     referee::OWN_REFEREE,
-    run::{self, Run},
-    task_table::{Done, Stage, WorkerCount},
+    run::Run,
     worker::Purpose,
 };
-use crate::ledger::{AnyCount, Confirmation, EntryKind, Recheck, Record, RunState};
+use crate::ledger::{
+    Confirmation, Done, EntryKind, Recheck, Record, RunState, Stage, TaskCount, tasks,
+};
 
 /// Maximum number of counts of a disputed task.
 const MAX_DISPUTED_COUNTS: usize = 8;
@@ -53,7 +54,7 @@ impl Scheduler {
         if self.workers.is_barred(worker) {
             return Err(refused(BARRED.to_owned()));
         }
-        let (count, limit) = (partial.count, self.runs[run].plan.task_limit(run::id(task)));
+        let (count, limit) = (partial.count, self.runs[run].plan.task_limit(tasks::id(task)));
         if count > limit {
             if self.runs[run].lease(task, worker).is_some() {
                 let reason =
@@ -73,7 +74,7 @@ impl Scheduler {
         let is_recount = self.is_recount(key, worker);
         let Partial { lease, count, kernel, orientation, duration_us } = *partial;
         let epoch = lease.epoch;
-        let count = WorkerCount { count, worker, kernel, orientation };
+        let count = TaskCount { count, author: worker, kernel, orientation };
         let version = self.workers.get(worker).info.version.clone();
         let record = Record { epoch, version, duration_us, ..self.record_of(key, &count) };
         let done = self.runs[run].tasks().done(task);
@@ -109,19 +110,19 @@ impl Scheduler {
         &mut self,
         (run, task): LeaseIx,
         kind: EntryKind,
-        count: WorkerCount,
+        count: TaskCount,
         record: Record,
     ) {
         let (workers, in_run) = (&self.workers, &mut self.runs[run]);
         // Confirmations are judged as in the ledger, which does not know hosts: the run and the ledger
         // have to retain the same counts.
-        let level = |first: &WorkerCount, other: &WorkerCount| {
-            workers[first.worker].principal.confirmed_by(&workers[other.worker].principal)
+        let level = |first: WorkerIx, other: WorkerIx| {
+            workers[first].principal.confirmed_by(&workers[other].principal)
         };
         in_run.apply(task, kind, count, level, &self.clock);
         if let Some(done) = in_run.tasks().done(task)
             && let Some(second) = match kind {
-                EntryKind::Confirmed => Some(count.worker),
+                EntryKind::Confirmed => Some(count.author),
                 EntryKind::Voided => done.second.map(|(second, ..)| second),
                 EntryKind::Accepted
                 | EntryKind::Disputed
@@ -129,31 +130,31 @@ impl Scheduler {
                 | EntryKind::Settled => None,
             }
         {
-            let confirmed = workers.confirmed_by(done.first.worker, second);
+            let confirmed = workers.confirmed_by(done.first.author, second);
             in_run.confirm(task, Done { confirmed, ..done });
         }
         self.changes.push_back(kind.change(record));
     }
 
     /// Accepts the first count of a task.
-    pub(super) fn accept(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
+    pub(super) fn accept(&mut self, key: LeaseIx, count: TaskCount, record: Record) {
         let (run, task) = key;
         self.remove_all(run, task);
-        if count.worker != OWN_REFEREE {
-            self.credit(count.worker, run);
+        if count.author != OWN_REFEREE {
+            self.credit(count.author, run);
         }
-        self.workers.reputation_mut(count.worker).has_counted = true;
+        self.workers.reputation_mut(count.author).has_counted = true;
         self.journal(key, EntryKind::Accepted, count, record);
-        let is_charged = self.charge_initial_recheck(key, count.worker);
-        let is_distrusted = self.workers.is_distrusted(count.worker);
+        let is_charged = self.charge_initial_recheck(key, count.author);
+        let is_distrusted = self.workers.is_distrusted(count.author);
         // The default level, auto, does not recheck the worker of `--local`.
         let in_run = &mut self.runs[run];
-        let is_exempt = self.workers.is_local(count.worker) && in_run.recheck() == Recheck::Auto;
+        let is_exempt = self.workers.is_local(count.author) && in_run.recheck() == Recheck::Auto;
         if is_charged || is_distrusted || (in_run.is_selected(task) && !is_exempt) {
             in_run.add_recheck(task, self.clock.ticks());
         }
-        if count.worker != OWN_REFEREE && self.workers[count.worker].stored_self_tests == 0 {
-            self.note_self_tests(count.worker);
+        if count.author != OWN_REFEREE && self.workers[count.author].stored_self_tests == 0 {
+            self.note_self_tests(count.author);
         }
         self.announce_if_done(run);
     }
@@ -196,35 +197,35 @@ impl Scheduler {
     }
 
     /// Applies a count equal to the standing one; journals a stronger confirmation.
-    fn agree(&mut self, key: LeaseIx, done: &Done, second: WorkerCount, record: Record) -> Ruling {
+    fn agree(&mut self, key: LeaseIx, done: &Done, second: TaskCount, record: Record) -> Ruling {
         let ((run, task), first) = (key, done.first);
         let is_independent =
-            first.worker != second.worker || first.orientation != second.orientation;
-        let lease = self.runs[run].lease(task, second.worker);
+            first.author != second.author || first.orientation != second.orientation;
+        let lease = self.runs[run].lease(task, second.author);
         // A repeated message has an older epoch.
         let was_asked = lease.is_some_and(|lease| {
             lease.purpose == Purpose::Recheck && lease.epoch == record.epoch.0
         });
-        let by = match self.workers.confirmed_by(first.worker, second.worker) {
+        let by = match self.workers.confirmed_by(first.author, second.author) {
             Confirmation::SameMachine if !(is_independent && was_asked) => Confirmation::None,
             by => by,
         };
         let is_stronger = by > done.confirmed;
         if is_stronger {
-            self.credit(second.worker, run);
-            for worker in [first.worker, second.worker] {
+            self.credit(second.author, run);
+            for worker in [first.author, second.author] {
                 self.workers.reputation_mut(worker).confirm(by);
             }
             self.journal(key, EntryKind::Confirmed, second, record);
         }
-        let is_alone = self.on_other_machine(run, first.worker).next().is_none();
+        let is_alone = self.on_other_machine(run, first.author).next().is_none();
         if self.is_well_confirmed(key) || is_alone && by == Confirmation::SameMachine {
             self.remove_all(run, task);
             self.runs[run].remove_recheck(task);
         } else if was_asked {
             // A machine may confirm its own count only while it is alone. If another machine has connected
             // since the recheck was granted, the recheck stays due.
-            self.end_lease(second.worker, key, LeaseEnd::Released);
+            self.end_lease(second.author, key, LeaseEnd::Released);
             if !is_stronger && is_alone {
                 self.runs[run].remove_recheck(task);
             }
@@ -234,12 +235,12 @@ impl Scheduler {
     }
 
     /// Applies a different count: none stands until the referee has counted the task.
-    fn dispute(&mut self, key: LeaseIx, count: WorkerCount, record: Record) -> Ruling {
+    fn dispute(&mut self, key: LeaseIx, count: TaskCount, record: Record) -> Ruling {
         let (run, task) = key;
-        let before = self.runs[run].task_state(task);
+        let before = self.runs[run].tasks().state(task);
         let counts = before.counts();
         let is_repeated =
-            counts.iter().any(|other| other.same_worker(&count) && other.count == count.count);
+            counts.iter().any(|other| other.author == count.author && other.count == count.count);
         if !is_repeated && counts.len() >= MAX_DISPUTED_COUNTS {
             return (Verdict::Refused, format!("task {task} has {} counts already", counts.len()));
         }

@@ -16,9 +16,8 @@ use super::{
     clock::Ticks,
     referee::{RefereeStatus, Verifying},
     run,
-    task_table::Stage,
 };
-use crate::ledger::{Confirmation, RunManifest, RunState};
+use crate::ledger::{Confirmation, RunManifest, RunState, Stage, tasks};
 
 /// Maximum number of disputed tasks in a status.
 const MAX_LISTED_TASKS: usize = 100;
@@ -273,7 +272,7 @@ impl Scheduler {
             RunState::Cancelled => 0,
             _ => now.0.saturating_sub(run.manifest.created_unix_ms),
         };
-        let disputed = run.disputed().keys().map(|&task| run::id(task));
+        let disputed = run.tasks().disputed().keys().map(|&task| tasks::id(task));
         let confirmed = Confirmation::ALL[1..].iter();
         let implausible = run.implausible.iter().take(MAX_LISTED_WORKERS);
         let implausible = implausible.map(|&worker| self.workers.shown(worker));
@@ -330,7 +329,7 @@ impl Scheduler {
         let (_, cost_per_second) = self.live_rate(number, now);
         let moving = cost_per_second > 0.0 && run.state() == RunState::Running;
         let total = run.tasks().total_cost().max(1) as f64;
-        let rechecks = run.awaited_rechecks() as f64 / run.tasks().len() as f64;
+        let rechecks = run.awaited_rechecks() as f64 / run.tasks().size() as f64;
         let left = (1.0 - fraction_done(run)) * (1.0 + run.recheck().fraction()) + rechecks;
         (moving && self.run_stall_reason(number).is_empty()).then(|| left * total / cost_per_second)
     }
@@ -542,7 +541,7 @@ impl Scheduler {
     fn current_task(&self, number: WorkerIx, now: Millis) -> Option<(TaskId, u64)> {
         let started = self.leases_of(number).filter_map(|(key, lease)| Some((lease.started?, key)));
         let (started, (_, task)) = started.min()?;
-        Some((run::id(task), self.clock.at(now).saturating_sub(started)))
+        Some((tasks::id(task), self.clock.at(now).saturating_sub(started)))
     }
 }
 
@@ -555,7 +554,7 @@ fn fraction_done(run: &run::Run) -> f64 {
 fn task_numbers(run: &run::Run) -> TaskNumbers {
     let number = |stage| run.tasks().number(stage);
     TaskNumbers {
-        total: run.tasks().len(),
+        total: run.tasks().size(),
         done: number(Stage::Done),
         leased: number(Stage::Leased),
         counting: run.counting(),

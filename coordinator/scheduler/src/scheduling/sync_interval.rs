@@ -10,9 +10,8 @@ use super::{
     clock::Ticks,
     leases::BARRED,
     run::{Run, memory_bytes},
-    task_table::{Stage, WorkerCount},
 };
-use crate::ledger::RunState;
+use crate::ledger::{RunState, Stage, TaskCount};
 
 /// Regular syncs per second of all workers together.
 /// The coordinator could serve far more, but these also submit results.
@@ -184,16 +183,16 @@ impl Scheduler {
 
     /// Returns what disputed tasks wait for, and the counts of the first of them.
     pub(super) fn dispute_reason(&self, run: RunIx) -> Option<String> {
-        let disputed = self.runs[run].disputed();
+        let disputed = self.runs[run].tasks().disputed();
         let (task, counts) = disputed.first_key_value()?;
-        let shown = |of: &WorkerCount| format!("{} by {}", of.count, self.workers.shown(of.worker));
+        let shown = |of: &TaskCount| format!("{} by {}", of.count, self.workers.shown(of.author));
         let counts: Vec<_> = counts.iter().map(shown).collect();
         let disputed = disputed.len();
         let waits = match self.is_refereed(run) {
             true => format!(
                 "waiting for the referee: {}, about {}",
                 plural(disputed, "disputed task"),
-                age(self.referee_seconds(run, self.runs[run].disputed().keys()).max(1.0)),
+                age(self.referee_seconds(run, self.runs[run].tasks().disputed().keys()).max(1.0)),
             ),
             false if self.referee().broken => {
                 "the coordinator's own machine is broken and its referee has stopped".to_owned()

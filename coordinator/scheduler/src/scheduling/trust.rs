@@ -5,15 +5,12 @@ use std::{collections::BTreeSet, ops::RangeInclusive};
 use common::{sync::SyncRequest, text::plural};
 
 use super::{
-    LeaseIx, Millis, RunIx, Scheduler, TaskIx, WorkerIx,
-    clock::MAX_STEP_MS,
-    referee::OWN_REFEREE,
-    run,
-    task_table::{WorkerCount, seconds},
+    LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx, clock::MAX_STEP_MS, referee::OWN_REFEREE,
     worker::Lease,
 };
 use crate::ledger::{
-    AnyCount as _, Change, Confirmation, EntryKind, Principal, Record, RunState, Trust, TrustRecord,
+    Change, Confirmation, EntryKind, Principal, Record, RunState, TaskCount, Trust, TrustRecord,
+    tasks::{self, seconds},
 };
 
 /// Number of a machine's first counts that are rechecked if the run can afford it.
@@ -115,7 +112,7 @@ impl Scheduler {
                 let barred: BTreeSet<_> =
                     self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
                 self.recheck(run, |_, _, done| {
-                    barred.contains(&done.first.worker) && done.confirmed < Confirmation::OtherToken
+                    barred.contains(&done.first.author) && done.confirmed < Confirmation::OtherToken
                 });
                 continue;
             }
@@ -141,17 +138,17 @@ impl Scheduler {
     pub(super) fn void_counts(&mut self, key: LeaseIx, also: Option<WorkerIx>) {
         let (run, task) = key;
         let (confirmed, state) =
-            (self.runs[run].tasks().done(task), self.runs[run].task_state(task));
+            (self.runs[run].tasks().done(task), self.runs[run].tasks().state(task));
         let is_void = |worker| {
             also == Some(worker) || worker != OWN_REFEREE && self.workers.is_barred(worker)
         };
         let is_kept = confirmed.is_some_and(|done| done.confirmed >= Confirmation::OtherToken)
-            && state.counts().iter().any(|count| !is_void(count.worker));
+            && state.counts().iter().any(|count| !is_void(count.author));
         if is_kept || state.is_final() {
             return;
         }
         let (mut void, remaining): (Vec<_>, Vec<_>) =
-            state.counts().into_iter().partition(|count| is_void(count.worker));
+            state.counts().into_iter().partition(|count| is_void(count.author));
         if void.is_empty() {
             return;
         }
@@ -160,8 +157,9 @@ impl Scheduler {
         self.remove_all(run, task);
         for count in void {
             // The remaining counts may be final by now, and one entry voids all counts of a worker.
-            let state = self.runs[run].task_state(task);
-            if !state.is_final() && state.counts().iter().any(|other| other.same_worker(&count)) {
+            let state = self.runs[run].tasks().state(task);
+            if !state.is_final() && state.counts().iter().any(|other| other.author == count.author)
+            {
                 let record = self.record_of(key, &count);
                 self.journal(key, EntryKind::Voided, count, record);
             }
@@ -172,15 +170,15 @@ impl Scheduler {
     }
 
     /// Creates a record of a count of which nothing else is known.
-    pub(super) fn record_of(&self, (run, task): LeaseIx, count: &WorkerCount) -> Record {
+    pub(super) fn record_of(&self, (run, task): LeaseIx, count: &TaskCount) -> Record {
         let in_run = &self.runs[run];
         Record {
             run: in_run.manifest.run,
-            task: run::id(task),
-            epoch: common::run::Epoch(in_run.tasks().epoch(task)),
+            task: tasks::id(task),
+            epoch: common::run::Epoch(in_run.epoch(task)),
             count: count.count,
-            worker: self.workers[count.worker].id,
-            principal: self.workers[count.worker].principal.clone(),
+            worker: self.workers[count.author].id,
+            principal: self.workers[count.author].principal.clone(),
             version: String::new(),
             kernel: count.kernel,
             orientation: count.orientation,
@@ -270,7 +268,7 @@ impl Scheduler {
         if record.principal != Principal::default() {
             self.workers.identify(worker, &record.principal);
         }
-        let since_s = seconds(Millis(record.since_unix_ms));
+        let since_s = seconds(record.since_unix_ms);
         match record.trust {
             Trust::Barred => {
                 self.workers.reputation_mut(worker).has_counted = true;
@@ -278,7 +276,7 @@ impl Scheduler {
             }
             Trust::Trusted => self.workers.readmit(worker),
             Trust::SelfTestFailed { from_unix_ms } => {
-                let window = suspected(seconds(Millis(from_unix_ms)), since_s);
+                let window = suspected(seconds(from_unix_ms), since_s);
                 self.suspect_windows.push((worker, window));
             }
             Trust::SelfTestPassed { passed } => {
@@ -298,7 +296,7 @@ impl Scheduler {
     pub(super) fn is_suspect(&self, run: RunIx, task: TaskIx) -> bool {
         self.runs[run].tasks().done(task).is_some_and(|done| {
             let mut windows = self.suspect_windows.iter();
-            windows.any(|(worker, of)| *worker == done.first.worker && done.was_accepted_in(of))
+            windows.any(|(worker, of)| *worker == done.first.author && done.was_accepted_in(of))
         })
     }
 
@@ -321,7 +319,7 @@ impl Scheduler {
         // The scheduler's time may be ahead of the worker's by one step.
         let reach_ms = window_ms.saturating_add(MAX_STEP_MS);
         let now = self.clock.steady(self.clock.ticks());
-        let mut window = seconds(Millis(now.0.saturating_sub(reach_ms)))..=seconds(now);
+        let mut window = seconds(now.0.saturating_sub(reach_ms))..=seconds(now.0);
         let is_stored = self.note_suspect_window(worker, &mut window);
         let wall = self.clock.wall(self.clock.ticks());
         let are_all = *window.start() == 0;
@@ -340,7 +338,7 @@ impl Scheduler {
         for run in 0..self.runs.len() {
             if self.runs[run].state() != RunState::Cancelled {
                 self.recheck(run, |_, _, done| {
-                    let is_unconfirmed = done.first.worker == worker && !done.confirmed.elsewhere();
+                    let is_unconfirmed = done.first.author == worker && !done.confirmed.elsewhere();
                     is_unconfirmed && done.was_accepted_in(&window)
                 });
             }

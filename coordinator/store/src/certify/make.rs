@@ -7,7 +7,7 @@ use common::{
     plan::{Plan, TaskId},
     run::{RunId, WorkerId},
 };
-use scheduler::ledger::{Confirmation, EntryKind, JournalEntry, TaskCount, TaskRow, TaskState};
+use scheduler::ledger::{Confirmation, Done, EntryKind, Fold, JournalEntry, TaskCount};
 
 use crate::certify::{
     certificate::{Certificate, Check, FORMAT, Levels, Recounts, Share},
@@ -45,7 +45,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     let Checks { counts, .. } = checks.ok_or(CertifyError::Partial { run, state, done, total })?;
     let manifest = &report.manifest;
     let plan = Plan::new(manifest.spec).expect("the run was verified");
-    let leaves: Vec<_> = fold.rows().filter_map(|(task, row)| leaf(&plan, task, row)).collect();
+    let leaves: Vec<_> = fold.done().map(|(task, done)| leaf(&plan, &fold, task, &done)).collect();
     for Leaf { first, .. } in &leaves {
         if let Some((share, _)) = shares.get_mut(&(first.worker, first.principal.clone())) {
             share.counts += 1;
@@ -92,18 +92,16 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     Ok(Certified { text, counts: leaves::encode(&leaves), certificate })
 }
 
-fn leaf(plan: &Plan, task: TaskId, row: &TaskRow) -> Option<Leaf> {
-    let TaskState::Done { first, second, confirmed } = &row.state else {
-        return None;
-    };
+fn leaf(plan: &Plan, fold: &Fold, task: TaskId, done: &Done) -> Leaf {
     // The referee's count is the second, or the only one.
-    let by_referee = *confirmed == Confirmation::Referee;
-    Some(Leaf {
+    let by_referee = done.confirmed == Confirmation::Referee;
+    let second = done.second();
+    Leaf {
         units: plan.task_units(task),
-        count: first.count,
-        first: origin(first, by_referee && second.is_none()),
-        second: second.as_deref().map(|second| origin(second, by_referee)),
-    })
+        count: done.first.count,
+        first: origin(fold, &done.first, by_referee && second.is_none()),
+        second: second.map(|second| origin(fold, &second, by_referee)),
+    }
 }
 
 /// The contributions of workers, and their core time in microseconds.
@@ -134,10 +132,11 @@ fn add_text(sorted: &mut Vec<String>, text: &str) {
     }
 }
 
-fn origin(of: &TaskCount, referee: bool) -> Origin {
+fn origin(fold: &Fold, of: &TaskCount, referee: bool) -> Origin {
+    let (worker, principal) = fold.author(of.author);
     Origin {
-        worker: of.worker,
-        principal: of.principal.to_string(),
+        worker: *worker,
+        principal: principal.to_string(),
         kernel: of.kernel,
         orientation: of.orientation,
         referee,

@@ -12,13 +12,18 @@ use std::{
 };
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::{TaskRow, fold};
+use scheduler::ledger::fold;
 
 use crate::{
     StoreError, StoredRun, SyncTimes,
     directory::files::{DELETED, DataFiles, Lock, Replacement, RunFiles, SECRET},
     journal::{Journal, manifest, segments, trust::TrustChain},
-    journal_store::{Group, JournalStore, Medium, Text, index::IndexedRun, recover, rows::Rows},
+    journal_store::{
+        Group, JournalStore, Medium, Text,
+        index::IndexedRun,
+        recover,
+        rows::{Rows, TaskRow},
+    },
 };
 
 /// All runs of one data directory, locked until the store is dropped.
@@ -71,15 +76,15 @@ impl DiskStore {
         }
         let mut medium =
             Directory { files: files.clone(), rows: None, journals: HashMap::new(), _lock: lock };
-        let index = recover::load(&mut medium, &found)?;
-        for (run, end) in index.ends() {
+        let loaded = recover::load(&mut medium, &found)?;
+        for (run, end) in loaded.index.ends() {
             let journal = Journal::open(&files.run(run).journal(), run, end)?;
             medium.journals.insert(run, journal);
         }
         let trust = TrustChain::read(&files.trust(), true)?;
-        let max_fence = index.ends().map(|(_, end)| end.fence).max().unwrap_or(0);
+        let max_fence = loaded.index.ends().map(|(_, end)| end.fence).max().unwrap_or(0);
         let (secret, term) = (files.load_or_create_secret(SECRET)?, files.next_term(max_fence)?);
-        Ok(Self::from_parts(medium, index, trust, secret, term))
+        Ok(Self::from_parts(medium, loaded, trust, secret, term))
     }
 
     /// Sets the size at which segments of the existing runs are sealed.
@@ -206,12 +211,16 @@ impl Medium for Directory {
     fn put_rows(
         &mut self,
         run: RunId,
-        rows: &[(TaskId, &TaskRow)],
+        rows: &mut dyn Iterator<Item = (TaskId, TaskRow)>,
         seen: u64,
     ) -> Result<(), StoreError> {
         let database = self.database()?;
-        for rows in rows.chunks(BATCH_ROWS) {
-            database.put(rows.iter().map(|(task, row)| (run, *task, *row)), [])?;
+        loop {
+            let batch: Vec<_> = rows.take(BATCH_ROWS).collect();
+            if batch.is_empty() {
+                break;
+            }
+            database.put(batch.iter().map(|(task, row)| (run, *task, row)), [])?;
             database.flush()?;
         }
         database.put([], [(run, seen)])?;

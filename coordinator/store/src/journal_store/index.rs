@@ -1,5 +1,5 @@
-//! The index in memory: every run with its plan, journal's end and tasks' rows.
-//! It decides whether a group of changes is valid; media make the group durable.
+//! The index in memory: every run with its plan and the end of its journal.
+//! It checks that a group of changes is about known runs and tasks; media make the group durable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,26 +7,24 @@ use common::{
     plan::{Plan, TaskId},
     run::RunId,
 };
-use scheduler::ledger::{Elapsed, TaskRow, fold};
+use scheduler::ledger::fold;
 
 use crate::{
     Change, JournalEntry, RunState, Settings, StoreError, StoredRun, TrustRecord, journal::End,
 };
 
-/// The rows of a run, by task.
-pub(crate) type TaskRows = BTreeMap<TaskId, TaskRow>;
+use super::rows::TaskRow;
 
 #[derive(Clone, Debug)]
 pub(crate) struct IndexedRun {
     pub(crate) stored: StoredRun,
     pub(crate) plan: Plan,
     pub(crate) end: End,
-    pub(crate) rows: TaskRows,
 }
 
-/// A validated group of changes.
+/// A group of changes, sorted by where they are stored.
 #[derive(Debug, Default)]
-pub(crate) struct ValidatedBatch {
+pub(crate) struct Batch {
     /// Journal entries to append, in order.
     pub(crate) entries: BTreeMap<RunId, Vec<JournalEntry>>,
     /// The rows of all tasks touched, after the group.
@@ -67,7 +65,7 @@ impl Index {
             return Err(StoreError::RunExists(manifest.run));
         }
         let (plan, end) = (fold::plan_of(manifest)?, End::empty(manifest));
-        Ok(IndexedRun { stored, plan, end, rows: TaskRows::new() })
+        Ok(IndexedRun { stored, plan, end })
     }
 
     pub(crate) fn insert(&mut self, run: IndexedRun) {
@@ -78,63 +76,43 @@ impl Index {
         self.runs.remove(&run);
     }
 
-    /// Validates a whole group, without changing anything.
-    pub(crate) fn validate(&self, changes: &[Change]) -> Result<ValidatedBatch, StoreError> {
-        let mut batch = ValidatedBatch::default();
+    /// Sorts a whole group, without changing anything.
+    pub(crate) fn sort(&self, changes: &[Change]) -> Result<Batch, StoreError> {
+        let mut batch = Batch::default();
         for change in changes {
-            let (run, task) = match change {
+            match change {
                 Change::State { run, state } => {
                     self.run(*run)?;
                     batch.states.push((*run, *state));
-                    continue;
                 }
                 Change::Settings { run, settings } => {
                     self.run(*run)?;
                     batch.settings.push((*run, *settings));
-                    continue;
                 }
-                Change::Trust(record) => {
-                    batch.trust.push(record.bounded());
-                    continue;
+                Change::Trust(record) => batch.trust.push(record.bounded()),
+                Change::Lease { run, task, after, .. } => {
+                    fold::check_task(&self.run(*run)?.plan, *run, *task)?;
+                    batch.rows.insert((*run, *task), TaskRow::Open(after.clone()));
                 }
-                other => other.task().expect("every other change is about a task"),
-            };
-            let IndexedRun { plan, end, rows, .. } = self.run(run)?;
-            fold::check_task(plan, run, task)?;
-            let mut row = match batch.rows.remove(&(run, task)) {
-                Some(row) => row,
-                None => rows.get(&task).cloned().unwrap_or_default(),
-            };
-            if let Some(entry) = change.journal_entry() {
-                fold::check_count(plan, &entry.record)?;
-                let entries = batch.entries.entry(run).or_default();
-                row.apply(&entry, end.lines + entries.len() as u64 + 1)?;
-                entries.push(entry);
-            } else {
-                row.change(change);
+                Change::Recorded(entry) => {
+                    let entry = entry.bounded();
+                    let (run, task) = (entry.record.run, entry.record.task);
+                    let IndexedRun { plan, end, .. } = self.run(run)?;
+                    fold::check_count(plan, &entry.record)?;
+                    let entries = batch.entries.entry(run).or_default();
+                    entries.push(entry);
+                    let sequence = end.lines + entries.len() as u64;
+                    batch.rows.insert((run, task), TaskRow::Counted { sequence });
+                }
             }
-            batch.rows.insert((run, task), row);
         }
         Ok(batch)
     }
 
     /// Applies a durable batch, after which journals end at `ends`.
-    pub(crate) fn commit(
-        &mut self,
-        batch: ValidatedBatch,
-        ends: impl IntoIterator<Item = (RunId, End)>,
-    ) {
+    pub(crate) fn commit(&mut self, batch: Batch, ends: impl IntoIterator<Item = (RunId, End)>) {
         for (run, end) in ends {
             self.known(run).end = end;
-        }
-        for (run, entries) in batch.entries {
-            let stored = &mut self.known(run).stored;
-            let mut elapsed = Elapsed::of(&stored.manifest);
-            entries.iter().for_each(|entry| elapsed.apply(&entry.record));
-            stored.elapsed_ms = stored.elapsed_ms.max(elapsed.ms());
-        }
-        for ((run, task), row) in batch.rows {
-            self.known(run).rows.insert(task, row);
         }
         for (run, settings) in batch.settings {
             self.known(run).stored.settings = settings;
@@ -144,13 +122,8 @@ impl Index {
         }
     }
 
-    /// Returns a run of a validated batch.
+    /// Returns a run of a sorted batch.
     fn known(&mut self, run: RunId) -> &mut IndexedRun {
         self.runs.get_mut(&run).expect("batches are about known runs")
-    }
-
-    #[cfg(test)]
-    pub(crate) fn runs_mut(&mut self) -> impl Iterator<Item = &mut IndexedRun> {
-        self.runs.values_mut()
     }
 }

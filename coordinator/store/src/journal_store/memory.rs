@@ -1,9 +1,13 @@
 //! A medium in memory: dropping it loses everything.
 
-use std::{collections::HashMap, io::Cursor, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Cursor,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::TaskRow;
 
 use crate::{
     StoreError, SyncTimes,
@@ -11,10 +15,7 @@ use crate::{
     journal::{End, Reader, Source, trust::TrustChain},
 };
 
-use super::{
-    Group, JournalStore, Medium, Text,
-    index::{Index, IndexedRun},
-};
+use super::{Group, JournalStore, Medium, Text, index::IndexedRun, recover::Loaded, rows::TaskRow};
 
 /// A store in memory: the model in tests of stores, and the disk of simulations.
 pub type MemoryStore = JournalStore<Memory>;
@@ -23,18 +24,32 @@ pub type MemoryStore = JournalStore<Memory>;
 pub struct Memory {
     journals: HashMap<RunId, Arc<Vec<u8>>>,
     texts: HashMap<String, String>,
+    rows: HashMap<RunId, Rows>,
+}
+
+/// The rows of a run, and the number of lines that they reflect.
+#[derive(Clone, Debug, Default)]
+struct Rows {
+    by_task: BTreeMap<TaskId, TaskRow>,
+    seen: u64,
 }
 
 impl MemoryStore {
     /// Creates a store without runs, in its first term.
     pub fn new() -> Self {
-        let (index, trust) = (Index::default(), TrustChain::new());
-        Self::from_parts(Memory::default(), index, trust, Secret([7; 32]), 1)
+        let (loaded, trust) = (Loaded::default(), TrustChain::new());
+        Self::from_parts(Memory::default(), loaded, trust, Secret([7; 32]), 1)
     }
 
     /// Begins the next term, as a restarted coordinator does.
     pub fn begin_term(&mut self) {
         self.term += 1;
+    }
+
+    /// Removes everything that is not journaled.
+    #[cfg(test)]
+    pub(crate) fn lose_rows(&mut self) {
+        self.medium.rows.clear();
     }
 }
 
@@ -83,12 +98,17 @@ impl Medium for Memory {
     fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
         let folder = format!("runs/{run}/");
         self.journals.remove(&run);
+        self.rows.remove(&run);
         self.texts.retain(|name, _| !name.starts_with(&folder));
         Ok(())
     }
 
     fn commit(&mut self, group: &Group<'_>, _: &SyncTimes) -> Result<(), StoreError> {
+        for ((run, task), row) in group.rows {
+            self.rows.entry(*run).or_default().by_task.insert(*task, row.clone());
+        }
         for (run, new) in &group.journals {
+            self.rows.entry(*run).or_default().seen = new.end.lines;
             Arc::make_mut(self.journals.entry(*run).or_default()).extend(&new.text);
         }
         for (text, content) in &group.texts {
@@ -106,12 +126,25 @@ impl Medium for Memory {
         Ok(())
     }
 
-    /// Passes no rows: a store in memory is never opened, so only its index has rows.
-    fn rows(&mut self, _: RunId, _: &mut dyn FnMut(TaskId, TaskRow)) -> Result<u64, StoreError> {
-        Ok(0)
+    fn rows(
+        &mut self,
+        run: RunId,
+        visit: &mut dyn FnMut(TaskId, TaskRow),
+    ) -> Result<u64, StoreError> {
+        let Some(rows) = self.rows.get(&run) else { return Ok(0) };
+        rows.by_task.iter().for_each(|(task, row)| visit(*task, row.clone()));
+        Ok(rows.seen)
     }
 
-    fn put_rows(&mut self, _: RunId, _: &[(TaskId, &TaskRow)], _: u64) -> Result<(), StoreError> {
+    fn put_rows(
+        &mut self,
+        run: RunId,
+        rows: &mut dyn Iterator<Item = (TaskId, TaskRow)>,
+        seen: u64,
+    ) -> Result<(), StoreError> {
+        let kept = self.rows.entry(run).or_default();
+        kept.by_task.extend(rows);
+        kept.seen = seen;
         Ok(())
     }
 }

@@ -15,14 +15,15 @@ use common::{plan::TaskId, run::RunId};
 
 use crate::{
     Change, Fold, JournalCursor, JournalEntry, Note, Recheck, RunManifest, Store, StoreError,
-    StoredRun, SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
+    StoredRun, StoredTasks, SymmetricCounts, SyncTimes, TrustRecord,
     directory::files::{self, Secret},
     journal::{End, Next, Reader, Source, manifest, trust::TrustChain},
 };
 
 use self::{
-    index::{Index, IndexedRun, ValidatedBatch},
-    recover::FoundRun,
+    index::{Batch, Index, IndexedRun},
+    recover::{FoundRun, Loaded, Survey, open_tasks},
+    rows::TaskRow,
 };
 
 /// A small text of a store.
@@ -103,7 +104,7 @@ pub(crate) trait Medium: Send {
     fn put_rows(
         &mut self,
         run: RunId,
-        rows: &[(TaskId, &TaskRow)],
+        rows: &mut dyn Iterator<Item = (TaskId, TaskRow)>,
         seen: u64,
     ) -> Result<(), StoreError>;
 
@@ -127,6 +128,8 @@ pub(crate) trait Medium: Send {
 pub struct JournalStore<M> {
     pub(crate) medium: M,
     index: Index,
+    /// The tasks that were read when the store was opened, until they are taken.
+    tasks: HashMap<RunId, StoredTasks>,
     pub(crate) trust: TrustChain,
     secret: Secret,
     pub(crate) term: u64,
@@ -139,12 +142,31 @@ pub struct JournalStore<M> {
 impl<M: Medium> JournalStore<M> {
     pub(crate) fn from_parts(
         medium: M,
-        index: Index,
+        Loaded { index, tasks }: Loaded,
         trust: TrustChain,
         secret: Secret,
         term: u64,
     ) -> Self {
-        Self { medium, index, trust, secret, term, sync_times: SyncTimes::default(), poison: None }
+        let sync_times = SyncTimes::default();
+        Self { medium, index, tasks, trust, secret, term, sync_times, poison: None }
+    }
+
+    /// Reads the journal of a run, and requires all lines that were written to it.
+    fn survey(&self, run: RunId) -> Result<Survey, StoreError> {
+        let IndexedRun { stored, plan, end } = self.index.run(run)?;
+        let files = self.medium.journal(run);
+        let (manifest, settings, seals) = (stored.manifest.clone(), stored.settings, Vec::new());
+        let found = FoundRun { files, manifest, saved: None, settings, symmetric: None, seals };
+        let survey = found.survey(plan)?;
+        let read = &survey.end;
+        if read == end {
+            return Ok(survey);
+        }
+        let what = format!(
+            "{} lines ({} bytes) were written to it, but it has {} ({} bytes)",
+            end.lines, end.bytes, read.lines, read.bytes
+        );
+        Err(StoreError::damaged(&found.files.name(), None, what))
     }
 
     fn check_writable(&self) -> Result<(), StoreError> {
@@ -160,6 +182,8 @@ impl<M: Medium> JournalStore<M> {
         write: impl FnOnce(&mut M, &SyncTimes) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.check_writable()?;
+        // They would no longer be those on disk.
+        self.tasks.clear();
         let written = write(&mut self.medium, &self.sync_times);
         if let Err(error) = &written
             && !error.changed_nothing()
@@ -169,7 +193,7 @@ impl<M: Medium> JournalStore<M> {
         written
     }
 
-    fn group<'a>(&self, batch: &'a ValidatedBatch) -> Result<Group<'a>, StoreError> {
+    fn group<'a>(&self, batch: &'a Batch) -> Result<Group<'a>, StoreError> {
         let mut journals = BTreeMap::new();
         for (run, entries) in &batch.entries {
             let IndexedRun { plan, end, .. } = self.index.run(*run)?;
@@ -189,17 +213,6 @@ impl<M: Medium> JournalStore<M> {
         }
         let trust = (!batch.trust.is_empty()).then(|| self.trust.with(&batch.trust));
         Ok(Group { journals, trust, texts, rows: &batch.rows })
-    }
-
-    /// Removes everything that is not journaled.
-    #[cfg(test)]
-    pub(crate) fn lose_rows(&mut self) {
-        let folds: BTreeMap<_, _> =
-            self.index.ends().map(|(run, _)| (run, self.refold(run).unwrap())).collect();
-        for run in self.index.runs_mut() {
-            let fold = &folds[&run.stored.manifest.run];
-            run.rows = fold.rows().map(|(task, row)| (task, row.clone())).collect();
-        }
     }
 }
 
@@ -267,7 +280,7 @@ impl<M: Medium> Store for JournalStore<M> {
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         self.check_writable()?;
-        let batch = self.index.validate(changes)?;
+        let batch = self.index.sort(changes)?;
         let group = self.group(&batch)?;
         self.write(|medium, times| medium.commit(&group, times))?;
         let Group { journals, trust, .. } = group;
@@ -279,25 +292,16 @@ impl<M: Medium> Store for JournalStore<M> {
     }
 
     fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
-        let IndexedRun { stored, plan, end, .. } = self.index.run(run)?;
-        let files = self.medium.journal(run);
-        let (manifest, settings, seals) = (stored.manifest.clone(), stored.settings, Vec::new());
-        let found = FoundRun { files, manifest, saved: None, settings, symmetric: None, seals };
-        let (read, fold) = found.survey(plan)?;
-        if read == *end {
-            return Ok(fold);
-        }
-        let what = format!(
-            "{} lines ({} bytes) were written to it, but it has {} ({} bytes)",
-            end.lines, end.bytes, read.lines, read.bytes
-        );
-        Err(StoreError::damaged(&found.files.name(), None, what))
+        Ok(self.survey(run)?.fold)
     }
 
-    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskId, &TaskRow)) -> Result<(), StoreError> {
-        let rows = &self.index.run(run)?.rows;
-        rows.iter().for_each(|(task, row)| visit(*task, row));
-        Ok(())
+    fn take_tasks(&mut self, run: RunId) -> Result<StoredTasks, StoreError> {
+        if let Some(tasks) = self.tasks.remove(&run) {
+            return Ok(tasks);
+        }
+        let survey = self.survey(run)?;
+        let open = open_tasks(&mut self.medium, run, &survey)?;
+        Ok(StoredTasks { fold: survey.fold, open })
     }
 
     fn journal(

@@ -1,9 +1,16 @@
 //! Opening of a store: finds its runs, checks every journal, and updates the rows.
 
-use std::{io::ErrorKind, path::Path};
+use std::{collections::HashMap, io::ErrorKind, path::Path};
 
-use common::{plan::Plan, run::RunId};
-use scheduler::ledger::fold::{self, Fold};
+use common::{
+    plan::{Plan, TaskId},
+    run::RunId,
+};
+use scheduler::ledger::{
+    OpenTask, Stage, StoredTasks,
+    fold::{self, Fold},
+    tasks,
+};
 
 use crate::{
     Note, Recheck, RunManifest, RunState, Settings, StoreError, StoredRun, SymmetricCounts,
@@ -19,7 +26,8 @@ use crate::{
 
 use super::{
     Medium, Text,
-    index::{Index, IndexedRun, TaskRows},
+    index::{Index, IndexedRun},
+    rows::TaskRow,
 };
 
 /// A run as its small files describe it.
@@ -220,13 +228,14 @@ impl<'a, S: Source> Walk<'a, S> {
 }
 
 impl<S: Source> FoundRun<S> {
-    /// Reads and checks the whole journal; returns the end and fold of its whole lines.
+    /// Reads and checks all whole lines of the journal.
     ///
     /// A torn write leaves a tail without any whole line; the end is before that tail. Anything else
     /// is damage.
-    pub(crate) fn survey(&self, plan: &Plan) -> Result<(End, Fold), StoreError> {
+    pub(crate) fn survey(&self, plan: &Plan) -> Result<Survey, StoreError> {
         let path = self.files.name();
         let mut walk = Walk::new(self, plan);
+        let mut last_lines = vec![0; usize::try_from(plan.tasks()).expect("at most MAX_TASKS")];
         let mut reader = self.files.open(&walk.end)?;
         let mut bad = None;
         loop {
@@ -248,6 +257,7 @@ impl<S: Source> FoundRun<S> {
                     if let Some(damage) = walk.take(&next, text, offset).first() {
                         return Err(damaged_line(&path, line, damage));
                     }
+                    last_lines[tasks::index(next.entry.record.task) as usize] = next.sequence;
                 }
             }
         }
@@ -260,7 +270,7 @@ impl<S: Source> FoundRun<S> {
             );
             StoreError::repairable(&path, None, what, &remedy)
         })?;
-        Ok((walk.end, walk.fold))
+        Ok(Survey { end: walk.end, fold: walk.fold, last_lines })
     }
 }
 
@@ -270,12 +280,37 @@ fn damaged_line(path: &Path, line: u64, what: &Damage) -> StoreError {
     StoreError::repairable(path, Some(line), what, remedy)
 }
 
+/// A journal as it was read.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) end: End,
+    pub(crate) fold: Fold,
+    /// The sequence number of each task's last line; 0 for none.
+    last_lines: Vec<u64>,
+}
+
+impl Survey {
+    /// Returns the rows of the tasks with lines after the first `seen`.
+    pub(crate) fn rows_after(&self, seen: u64) -> impl Iterator<Item = (TaskId, TaskRow)> {
+        let lines = (0..).map(TaskId).zip(self.last_lines.iter().copied());
+        let new = lines.filter(move |(_, sequence)| *sequence > seen);
+        new.map(|(task, sequence)| (task, TaskRow::Counted { sequence }))
+    }
+}
+
+/// All runs of a medium.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) index: Index,
+    pub(crate) tasks: HashMap<RunId, StoredTasks>,
+}
+
 /// Reads and checks all runs, and rebuilds rows that contradict a journal.
 /// Rebuilds the rows of that run, or all rows if the medium cannot remove those of a single run.
 pub(crate) fn load<M: Medium>(
     medium: &mut M,
     found: &[FoundRun<M::Journal>],
-) -> Result<Index, StoreError> {
+) -> Result<Loaded, StoreError> {
     let reason = match try_load(medium, found) {
         Err(StoreError::Database(reason)) => reason,
         other => return other,
@@ -297,17 +332,17 @@ pub(crate) fn load<M: Medium>(
 fn try_load<M: Medium>(
     medium: &mut M,
     found: &[FoundRun<M::Journal>],
-) -> Result<Index, StoreError> {
+) -> Result<Loaded, StoreError> {
     medium.retain_rows(&|run| found.iter().any(|found| found.manifest.run == run))?;
-    let mut index = Index::default();
+    let mut loaded = Loaded::default();
     for found in found {
         let run = found.manifest.run;
         let plan = fold::plan_of(&found.manifest)?;
-        let (end, fold) = found.survey(&plan)?;
-        let rows = match rows(medium, run, &plan, &end, &fold) {
+        let survey = found.survey(&plan)?;
+        let open = match open_tasks(medium, run, &survey) {
             Err(StoreError::Database(reason)) if medium.remove_rows(run)? => {
                 tracing::warn!(reason, "rebuilding the rows of run {run} from its journal");
-                rows(medium, run, &plan, &end, &fold)?
+                open_tasks(medium, run, &survey)?
             }
             other => other?,
         };
@@ -315,25 +350,34 @@ fn try_load<M: Medium>(
             manifest: found.manifest.clone(),
             state: found.saved.map_or(RunState::Running, |saved| saved.state),
             settings: found.settings,
-            elapsed_ms: fold.elapsed.ms(),
         };
-        index.insert(IndexedRun { stored, plan, end, rows });
+        let Survey { end, fold, .. } = survey;
+        loaded.index.insert(IndexedRun { stored, plan, end });
+        loaded.tasks.insert(run, StoredTasks { fold, open });
     }
-    Ok(index)
+    Ok(loaded)
 }
 
-/// Returns the stored rows of a run, brought up to date with its journal.
+/// Returns the tasks without a count that the rows of a run restore, after bringing the rows up to date with the journal.
 /// [`StoreError::Database`] means that they contradict the journal and have to be rebuilt.
-fn rows<M: Medium>(
+pub(crate) fn open_tasks<M: Medium>(
     medium: &mut M,
     run: RunId,
-    plan: &Plan,
-    end: &End,
-    fold: &Fold,
-) -> Result<TaskRows, StoreError> {
-    let mut rows = TaskRows::new();
-    let seen = medium.rows(run, &mut |task, row| drop(rows.insert(task, row)))?;
+    survey: &Survey,
+) -> Result<Vec<(TaskId, OpenTask)>, StoreError> {
+    let Survey { end, fold, last_lines } = survey;
     let wrong = |what| Err(StoreError::Database(format!("run {run}: {what}")));
+    let mut open = Vec::new();
+    let mut counted = vec![0; last_lines.len()];
+    let mut strange = None;
+    let seen = medium.rows(run, &mut |task, row| {
+        let at = usize::try_from(task.0).ok().filter(|at| *at < last_lines.len());
+        match (at, row) {
+            (None, _) => strange = Some(task),
+            (Some(at), TaskRow::Counted { sequence }) => counted[at] = sequence,
+            (Some(_), TaskRow::Open(row)) => open.push((task, row)),
+        }
+    })?;
     if seen > end.lines {
         return wrong(format!(
             "the rows reflect {seen} lines, but the journal has {}: acknowledged results are lost, \
@@ -341,35 +385,26 @@ fn rows<M: Medium>(
             end.lines
         ));
     }
-    for (task, row) in &rows {
-        match fold.row(*task) {
-            // The loop below updates this row.
-            Some(folded) if folded.sequence > seen => {}
-            Some(folded) if row.agrees_with(folded) => {}
-            None if row.sequence == 0 && row.state.is_open() && plan.contains(*task) => {}
-            folded => {
-                return wrong(format!("task {task}: the row {row:?} contradicts {folded:?}"));
-            }
+    if let Some(task) = strange {
+        return wrong(format!("there is a row of task {task}, which the plan lacks"));
+    }
+    let is_reflected = |at: usize| last_lines[at] <= seen;
+    open.retain(|(task, _)| is_reflected(tasks::index(*task) as usize));
+    for &(task, _) in &open {
+        let task = tasks::index(task);
+        if fold.tasks.stage(task) != Stage::Pending {
+            return wrong(format!("task {task} has a count, but its row has none"));
+        }
+        // A count of it is void.
+        counted[task as usize] = last_lines[task as usize];
+    }
+    for (at, (&last, counted)) in last_lines.iter().zip(counted).enumerate() {
+        if is_reflected(at) && counted != last {
+            return wrong(format!("task {at}: its row names line {counted}, not {last}"));
         }
     }
-    let mut new = Vec::new();
-    for (task, folded) in fold.rows() {
-        match rows.get_mut(&task) {
-            Some(row) if row.agrees_with(folded) => {
-                (row.replaced, row.conflicts) = (folded.replaced, folded.conflicts);
-            }
-            _ if folded.sequence <= seen => return wrong(format!("task {task} has no row")),
-            kept => {
-                let mut row = folded.clone();
-                row.epoch = row.epoch.max(kept.map_or(row.epoch, |kept| kept.epoch));
-                new.push(task);
-                rows.insert(task, row);
-            }
-        }
+    if seen < end.lines {
+        medium.put_rows(run, &mut survey.rows_after(seen), end.lines)?;
     }
-    if seen < end.lines || !new.is_empty() {
-        let new = new.into_iter().map(|task| (task, &rows[&task]));
-        medium.put_rows(run, &new.collect::<Vec<_>>(), end.lines)?;
-    }
-    Ok(rows)
+    Ok(open)
 }

@@ -1,4 +1,4 @@
-//! Tasks' rows in sled, from which a restart restores leases and attempts.
+//! Tasks' rows in sled: leases and attempts, which a restart restores, and the journal lines of counted tasks.
 //! Rows that contradict the journals are rebuilt from the journals.
 //!
 //! One tree has all keys, so that a batch is atomic over them (numbers are big-endian):
@@ -16,17 +16,15 @@ use std::{
 };
 
 use common::{
-    count::Orientation,
-    kernel::KernelName,
     plan::TaskId,
     run::{Epoch, RunId, WorkerId},
 };
-use scheduler::ledger::{Confirmation, Principal, TaskCount, TaskRow, TaskState};
+use scheduler::ledger::{OpenState, OpenTask};
 
 use crate::{StoreError, directory::files};
 
 /// The version of the bytes below. Rows of another version are rebuilt.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const VERSION_KEY: &[u8] = b"v";
 /// The size of sled's cache, enough for a million tasks (237 MB of memory in all).
 /// It halves the time to read the rows again; half the cache would save little memory.
@@ -249,99 +247,64 @@ fn seen_key(run: RunId) -> [u8; 9] {
     key
 }
 
-/// Encodes a row: epoch (8), sequence (8), state (1), state's data, failed workers.
-/// States and their data: 0 pending; 1 leased: worker (16), until in ms (8); 2 done: index in
-/// [`Confirmation::ALL`] (1), counts; 4 parked; 5 disputed: counts. Counts are their number (4), then for
-/// each: count (8), worker (16), kernel (1), orientation (1), time of acceptance (8), length of the
-/// principal (1), principal. Failed workers (16 each) go up to the end.
+/// What is stored of a task beside the journal. No total is read from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TaskRow {
+    /// The task has no count, and was leased at least once.
+    Open(OpenTask),
+    /// The sequence number of the task's last journal line.
+    Counted { sequence: u64 },
+}
+
+/// Encodes a row: kind (1), its data. Kinds: 0 pending; 1 leased: worker (16), epoch (8), until in ms (8); 2 counted:
+/// sequence (8); 3 parked. Workers of failed attempts (16 each) go up to the end.
 pub(crate) fn encode(row: &TaskRow) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48);
-    bytes.extend(row.epoch.0.to_be_bytes());
-    bytes.extend(row.sequence.to_be_bytes());
-    match &row.state {
-        TaskState::Pending => bytes.push(0),
-        TaskState::Leased { worker, until_unix_ms } => {
+    let open = match row {
+        TaskRow::Counted { sequence } => {
+            bytes.push(2);
+            bytes.extend(sequence.to_be_bytes());
+            return bytes;
+        }
+        TaskRow::Open(open) => open,
+    };
+    match open.state {
+        OpenState::Pending => bytes.push(0),
+        OpenState::Leased { worker, epoch, until_unix_ms } => {
             bytes.push(1);
             bytes.extend(worker.0.to_be_bytes());
+            bytes.extend(epoch.0.to_be_bytes());
             bytes.extend(until_unix_ms.to_be_bytes());
         }
-        TaskState::Done { confirmed, .. } => bytes.extend([2, *confirmed as u8]),
-        TaskState::Disputed { .. } => bytes.push(5),
-        TaskState::Parked => bytes.push(4),
+        OpenState::Parked => bytes.push(3),
     }
-    let counts = row.state.counts();
-    if !counts.is_empty() {
-        bytes.extend(u32::try_from(counts.len()).expect("a task has few counts").to_be_bytes());
-        counts.iter().for_each(|count| encode_count(&mut bytes, count));
-    }
-    for worker in &row.failed {
+    for worker in &open.failed {
         bytes.extend(worker.0.to_be_bytes());
     }
     bytes
 }
 
-fn encode_count(bytes: &mut Vec<u8>, of: &TaskCount) {
-    bytes.extend(of.count.to_be_bytes());
-    bytes.extend(of.worker.0.to_be_bytes());
-    bytes.extend([of.kernel.code(), of.orientation.code()]);
-    bytes.extend(of.accepted_unix_ms.to_be_bytes());
-    let principal = of.principal.as_str();
-    bytes.push(u8::try_from(principal.len()).expect("principals are cut"));
-    bytes.extend(principal.bytes());
-}
-
 pub(crate) fn decode(mut bytes: &[u8]) -> Option<TaskRow> {
     let input = &mut bytes;
-    let epoch = Epoch(u64::from_be_bytes(take(input)?));
-    let sequence = u64::from_be_bytes(take(input)?);
     let state = match take::<1>(input)? {
-        [0] => TaskState::Pending,
-        [1] => TaskState::Leased {
+        [0] => OpenState::Pending,
+        [1] => OpenState::Leased {
             worker: decode_worker(input)?,
+            epoch: Epoch(u64::from_be_bytes(take(input)?)),
             until_unix_ms: u64::from_be_bytes(take(input)?),
         },
         [2] => {
-            let [at] = take(input)?;
-            let confirmed = *Confirmation::ALL.get(usize::from(at))?;
-            let mut counts = decode_counts(input)?.into_iter();
-            let (first, second) = (counts.next()?, counts.next().map(Box::new));
-            counts.next().is_none().then_some(TaskState::Done { first, second, confirmed })?
+            let sequence = u64::from_be_bytes(take(input)?);
+            return input.is_empty().then_some(TaskRow::Counted { sequence });
         }
-        [4] => TaskState::Parked,
-        [5] => {
-            let counts = decode_counts(input)?;
-            (!counts.is_empty()).then_some(TaskState::Disputed { counts })?
-        }
+        [3] => OpenState::Parked,
         _ => return None,
     };
     let mut failed = Vec::new();
     while !input.is_empty() {
         failed.push(decode_worker(input)?);
     }
-    Some(TaskRow { epoch, sequence, state, failed, ..TaskRow::default() })
-}
-
-fn decode_counts(input: &mut &[u8]) -> Option<Vec<TaskCount>> {
-    let number = u32::from_be_bytes(take(input)?);
-    (0..number).map(|_| decode_count(input)).collect()
-}
-
-fn decode_count(input: &mut &[u8]) -> Option<TaskCount> {
-    Some(TaskCount {
-        count: u64::from_be_bytes(take(input)?),
-        worker: decode_worker(input)?,
-        kernel: KernelName::from_code(take::<1>(input)?[0])?,
-        orientation: *Orientation::ALL.get(usize::from(take::<1>(input)?[0]))?,
-        accepted_unix_ms: u64::from_be_bytes(take(input)?),
-        principal: decode_principal(input)?,
-    })
-}
-
-fn decode_principal(input: &mut &[u8]) -> Option<Principal> {
-    let text = take_text(input)?;
-    let principal = Principal::from_stored(text);
-    // Longer principals are never written.
-    (principal.as_str().len() == text.len()).then_some(principal)
+    Some(TaskRow::Open(OpenTask { state, failed }))
 }
 
 fn decode_worker(input: &mut &[u8]) -> Option<WorkerId> {
@@ -390,51 +353,33 @@ mod tests {
         close(Path::new("db"), Damaged);
     }
 
-    fn counts() -> impl Strategy<Value = TaskCount> {
-        let how = (0..KernelName::ALL.len(), 0..2usize, "\\PC{0,60}");
-        (any::<u64>(), any::<u128>(), how, any::<u64>()).prop_map(
-            |(count, worker, (kernel, orientation, principal), accepted_unix_ms)| TaskCount {
-                count,
-                worker: WorkerId(worker),
-                principal: Principal::from_stored(&principal),
-                kernel: KernelName::ALL[kernel],
-                orientation: Orientation::ALL[orientation],
-                accepted_unix_ms,
-            },
-        )
-    }
-
-    fn states() -> impl Strategy<Value = TaskState> {
-        prop_oneof![
-            Just(TaskState::Pending),
-            Just(TaskState::Parked),
-            (counts(), proptest::option::of(counts()), 0..5usize).prop_map(
-                |(first, second, confirmed)| TaskState::Done {
-                    first,
-                    second: second.map(Box::new),
-                    confirmed: Confirmation::ALL[confirmed],
+    fn rows() -> impl Strategy<Value = TaskRow> {
+        let states = prop_oneof![
+            Just(OpenState::Pending),
+            Just(OpenState::Parked),
+            (any::<u128>(), any::<u64>(), any::<u64>()).prop_map(
+                |(worker, epoch, until_unix_ms)| {
+                    OpenState::Leased {
+                        worker: WorkerId(worker),
+                        epoch: Epoch(epoch),
+                        until_unix_ms,
+                    }
                 }
             ),
-            proptest::collection::vec(counts(), 1..4)
-                .prop_map(|counts| TaskState::Disputed { counts }),
-            (any::<u128>(), any::<u64>()).prop_map(|(worker, until_unix_ms)| TaskState::Leased {
-                worker: WorkerId(worker),
-                until_unix_ms,
-            }),
+        ];
+        let failed = proptest::collection::vec(any::<u128>().prop_map(WorkerId), 0..6);
+        prop_oneof![
+            any::<u64>().prop_map(|sequence| TaskRow::Counted { sequence }),
+            (states, failed).prop_map(|(state, failed)| TaskRow::Open(OpenTask { state, failed })),
         ]
     }
 
     proptest! {
         #[test]
-        fn rows_round_trip(
-            (epoch, sequence) in any::<(u64, u64)>(),
-            state in states(),
-            failed in proptest::collection::vec(any::<u128>().prop_map(WorkerId), 0..6),
-        ) {
-            let row = TaskRow { epoch: Epoch(epoch), sequence, state, failed, ..TaskRow::default() };
+        fn rows_round_trip(row in rows()) {
             let bytes = encode(&row);
             prop_assert_eq!(decode(&bytes), Some(row));
-            prop_assert_eq!(decode(&bytes[..16]), None);
+            prop_assert_eq!(decode(&[]), None);
         }
 
         #[test]
@@ -449,63 +394,20 @@ mod tests {
 
     #[test]
     fn the_bytes_are_frozen() {
-        let counted = |count, kernel| TaskCount {
-            count,
-            worker: WorkerId(0xab),
-            principal: Principal::from_stored("ma"),
-            kernel,
-            orientation: match kernel {
-                KernelName::Scalar | KernelName::Avx512 | KernelName::OpenCl => {
-                    Orientation::Upright
-                }
-                KernelName::Avx2 | KernelName::Neon | KernelName::Simd128 => Orientation::Rotated,
-            },
-            accepted_unix_ms: 6,
-        };
-        let done = |kernel, second: Option<KernelName>, confirmed| TaskState::Done {
-            first: counted(5, kernel),
-            second: second.map(|kernel| Box::new(counted(5, kernel))),
-            confirmed,
-        };
-        let row = |state| TaskRow {
-            epoch: Epoch(2),
-            sequence: 3,
-            state,
-            failed: vec![WorkerId(0xcd)],
-            ..TaskRow::default()
-        };
-        let head = "00000000000000020000000000000003";
-        let worker = "000000000000000000000000000000ab";
+        let worker = WorkerId(0xab);
+        let leased = OpenState::Leased { worker, epoch: Epoch(2), until_unix_ms: 4 };
+        let hex = "000000000000000000000000000000ab";
         let failed = "000000000000000000000000000000cd";
-        let how = "0000000000000006026d61";
-        let (upright, rotated) = (format!("00{how}"), format!("01{how}"));
-        let counts = vec![counted(1, KernelName::Avx512), counted(2, KernelName::Neon)];
-        let leased = TaskState::Leased { worker: WorkerId(0xab), until_unix_ms: 4 };
-        let cases = [
-            (TaskState::Pending, "00".to_owned()),
-            (leased, format!("01{worker}0000000000000004")),
-            (
-                done(KernelName::Scalar, None, Confirmation::None),
-                format!("0200000000010000000000000005{worker}00{upright}"),
-            ),
-            (
-                done(KernelName::Avx2, Some(KernelName::Scalar), Confirmation::Referee),
-                format!(
-                    "0204000000020000000000000005{worker}01{rotated}0000000000000005{worker}00{upright}"
-                ),
-            ),
-            (
-                TaskState::Disputed { counts },
-                format!(
-                    "05000000020000000000000001{worker}02{upright}0000000000000002{worker}03{rotated}"
-                ),
-            ),
-            (TaskState::Parked, "04".to_owned()),
-        ];
-        for (state, body) in cases {
-            let bytes = encode(&row(state));
-            assert_eq!(common::hex::encode(&bytes), format!("{head}{body}{failed}"));
+        for (state, bytes) in [
+            (OpenState::Pending, "00".to_owned()),
+            (leased, format!("01{hex}00000000000000020000000000000004")),
+            (OpenState::Parked, "03".to_owned()),
+        ] {
+            let row = TaskRow::Open(OpenTask { state, failed: vec![WorkerId(0xcd)] });
+            assert_eq!(common::hex::encode(&encode(&row)), bytes + failed);
         }
+        let counted = TaskRow::Counted { sequence: 3 };
+        assert_eq!(common::hex::encode(&encode(&counted)), "020000000000000003");
         assert_eq!(row_key(RunId(0x102), TaskId(3)), *b"r\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x03");
         assert_eq!(seen_key(RunId(0x102)), *b"s\0\0\0\0\0\0\x01\x02");
     }

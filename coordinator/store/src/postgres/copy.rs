@@ -128,9 +128,10 @@ impl Database {
     /// The manifest comes last: it creates the run.
     fn import(&mut self, found: &FoundRun, dir: &Path) -> Result<u64, StoreError> {
         let (run, path) = (found.manifest.run, found.files.name());
-        let (end, fold) = found.survey(&fold::plan_of(&found.manifest)?)?;
+        let survey = found.survey(&fold::plan_of(&found.manifest)?)?;
         // Removes the rest of an interrupted copy.
         self.transact(delete_run(run))?;
+        let end = survey.end;
         let mut reader = found.files.open(&End::empty(&found.manifest))?;
         let (mut first, mut lines) = (1, Vec::new());
         while reader.offset() < end.bytes {
@@ -147,8 +148,7 @@ impl Database {
                 first = next;
             }
         }
-        let rows: Vec<_> = fold.rows().collect();
-        self.put_rows(run, &rows, end.lines)?;
+        self.put_rows(run, &mut survey.rows_after(0), end.lines)?;
         let mut steps = vec![put_run(&found.manifest, &end)];
         for text in Text::all(run) {
             if let Some(content) = files::read_text(&dir.join(text.path()))? {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::{
         Change, DiskStore, Recheck, RunState, Settings, Store, SymmetricCounts, Trust,
-        conformance::{accepted, lines, manifest, rows, trust},
+        conformance::{accepted, lines, manifest, tasks, trust},
         postgres::verify_database,
         verify,
     };
@@ -216,11 +216,11 @@ mod tests {
         store.keep_symmetric(RunId(1), counts).unwrap();
     }
 
-    fn everything(store: &impl Store) -> String {
+    fn everything(store: &mut impl Store) -> String {
         let all = (
             store.runs().unwrap(),
             lines(store, 1),
-            rows(store, 1),
+            tasks(store, 1),
             store.trust().unwrap(),
             store.secret(),
             store.symmetric(RunId(1)).unwrap(),
@@ -240,7 +240,7 @@ mod tests {
         let mut disk = DiskStore::open(&from).unwrap();
         fill(&mut disk);
         assert!(matches!(copy_to_database(&from, &url, quiet), Err(StoreError::InUse { .. })));
-        let (before, term) = (everything(&disk), disk.term());
+        let (before, term) = (everything(&mut disk), disk.term());
         drop(disk);
         fs::create_dir(from.join("auth")).unwrap();
         fs::write(from.join("auth/tokens.json"), "[ ]\n").unwrap();
@@ -250,19 +250,19 @@ mod tests {
         let text = verify_database(&url, &mut |_| {}).unwrap().to_string();
         assert_eq!(text, verify(&from).unwrap().to_string());
         let mut database = PgStore::open(&url, "test", quiet).unwrap();
-        assert_eq!(everything(&database), before);
+        assert_eq!(everything(&mut database), before);
         assert!(database.term() > term);
         let secrets = database.secrets().unwrap();
         assert_eq!(secrets.read("tokens.json").unwrap().unwrap(), "[ ]\n");
         // The copy is usable in the database, also while it is verified …
         database.apply(&[accepted(30)]).unwrap();
         assert!(verify_database(&url, &mut |_| {}).unwrap().runs[0].live);
-        let (after, term) = (everything(&database), database.term());
+        let (after, term) = (everything(&mut database), database.term());
         drop((database, secrets));
         // … and on disk again.
         assert_eq!(copy_to_directory(&url, &to, quiet).unwrap(), 2);
         let mut disk = DiskStore::open(&to).unwrap();
-        assert_eq!(everything(&disk), after);
+        assert_eq!(everything(&mut disk), after);
         assert!(disk.term() > term);
         disk.apply(&[accepted(31)]).unwrap();
         drop(disk);

@@ -18,7 +18,6 @@ mod tests;
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::TaskRow;
 use tokio::sync::watch;
 
 pub(crate) use self::tables::Texts;
@@ -41,7 +40,12 @@ use crate::{
     Leader, Observed, Outages, SecretStore, StoreError, StoredRun, SyncTimes,
     directory::files::{SECRET, SIGNING_KEY},
     journal::{Source as _, manifest},
-    journal_store::{Group, JournalStore, Medium, Text, index::IndexedRun, recover, rows},
+    journal_store::{
+        Group, JournalStore, Medium, Text,
+        index::IndexedRun,
+        recover,
+        rows::{self, TaskRow},
+    },
 };
 
 const FENCE: &str = "SELECT queens.fence($1, $2)";
@@ -91,9 +95,9 @@ impl PgStore {
             Database { link, heartbeat, leader, term, commits, without_rows: HashSet::new() };
         let trust = read_trust(&medium.link)?;
         let found = find_runs(&medium.link)?;
-        let index = recover::load(&mut medium, &found)?;
+        let loaded = recover::load(&mut medium, &found)?;
         let term = medium.leader.term;
-        Ok(Self::from_parts(medium, index, trust, secret, term))
+        Ok(Self::from_parts(medium, loaded, trust, secret, term))
     }
 
     /// Returns this process as the leader.
@@ -239,14 +243,18 @@ impl Medium for Database {
     fn put_rows(
         &mut self,
         run: RunId,
-        rows: &[(TaskId, &TaskRow)],
+        rows: &mut dyn Iterator<Item = (TaskId, TaskRow)>,
         _: u64,
     ) -> Result<(), StoreError> {
         let page = usize::try_from(PAGE).expect("a page is small");
-        rows.chunks(page).try_for_each(|rows| {
-            let rows = rows.iter().map(|(task, row)| (run, *task, *row));
-            self.transact(vec![put_rows(rows)])
-        })
+        loop {
+            let batch: Vec<_> = rows.take(page).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let batch = batch.iter().map(|(task, row)| (run, *task, row));
+            self.transact(vec![put_rows(batch)])?;
+        }
     }
 
     fn remove_rows(&mut self, run: RunId) -> Result<bool, StoreError> {

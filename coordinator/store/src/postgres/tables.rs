@@ -7,14 +7,16 @@ use std::{
 };
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::TaskRow;
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
     RunManifest, StoreError,
     directory::files::Secret,
     journal::{Chain, End, Reader, Source, manifest},
-    journal_store::{Text, rows},
+    journal_store::{
+        Text,
+        rows::{self, TaskRow},
+    },
     postgres::{
         FENCE,
         link::{Link, Step},

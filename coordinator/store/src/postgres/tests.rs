@@ -7,7 +7,7 @@ use kit::postgres::Postgres;
 
 use crate::{
     Change, Recheck, Store, StoreError,
-    conformance::{self, Bench, accepted, lines, manifest, rows},
+    conformance::{self, Bench, accepted, lines, manifest, tasks},
     postgres::{PgStore, schema},
 };
 
@@ -83,7 +83,7 @@ fn a_former_leader_cannot_write() {
     assert_eq!(lines(&new, 1).len(), 2);
     assert_eq!(new.secrets().unwrap().read("tokens.json").unwrap().unwrap(), "[]");
     drop((old, new));
-    assert_eq!(rows(&open(&url), 1).len(), 2);
+    assert_eq!(tasks(&mut open(&url), 1).len(), 2);
 }
 
 #[test]
@@ -145,19 +145,19 @@ fn damage_is_found_and_rows_are_rebuilt() {
         store.create(&manifest(run), Recheck::Auto).unwrap();
     }
     let mut lease = conformance::leased(0, 1);
-    if let Change::Leased { run, .. } = &mut lease {
+    if let Change::Lease { run, .. } = &mut lease {
         *run = RunId(2);
     }
     store.apply(&[accepted(0), accepted(1), lease]).unwrap();
-    let before = [1, 2].map(|run| rows(&store, run));
+    let before = [1, 2].map(|run| tasks(&mut store, run));
     drop(store);
     for damage in [
         "DELETE FROM queens.rows WHERE task = 1",
         "UPDATE queens.rows SET content = 'x' WHERE task = 1",
     ] {
         server.ask("rows", damage);
-        let store = open(&url);
-        assert_eq!([1, 2].map(|run| rows(&store, run)), before);
+        let mut store = open(&url);
+        assert_eq!([1, 2].map(|run| tasks(&mut store, run)), before);
     }
 }
 

@@ -52,6 +52,7 @@ type NextRecount = Pin<Box<dyn Future<Output = Result<Option<Recount>, Stopped>>
 /// A call that waits for its reply.
 struct Call {
     sender: Sender,
+    worker: WorkerId,
     counts: BTreeMap<(TaskId, Epoch), u64>,
     answer: Pin<Box<dyn Future<Output = Result<SyncReply, Stopped>>>>,
 }
@@ -96,6 +97,7 @@ impl Coordinator {
         let handle = self.handle.clone();
         self.calls.push(Call {
             sender,
+            worker: request.worker.id,
             counts,
             answer: Box::pin(async move { handle.sync(caller, request).await }),
         });
@@ -167,7 +169,9 @@ impl Coordinator {
             Poll::Pending => true,
             Poll::Ready(reply) => {
                 let reply = reply.expect("the driver serves");
-                disk.disk().checker.acknowledged(&reply, &call.counts);
+                let checker = &mut disk.disk().checker;
+                checker.acknowledged(&reply, &call.counts);
+                checker.granted(call.worker, &reply.grants);
                 assert!(
                     !reply.grants.is_empty() || !reply.reason.is_empty(),
                     "seed {seed}: an empty grant without a reason"

@@ -8,8 +8,7 @@ use std::{
 };
 
 use common::{
-    plan::TaskId,
-    run::{RunId, WorkerId},
+    run::WorkerId,
     sync::{SyncReply, SyncRequest},
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -18,7 +17,6 @@ use scheduler::{
     checks::Evidence,
     ledger::{Caller, Confirmation},
 };
-use store::{TaskRow, TaskState};
 
 pub(super) use self::coordinator::Sender;
 
@@ -525,7 +523,8 @@ impl World {
         self.outcome.bound = evidence.at_most_wrong();
         self.outcome.recounts = evidence.sample.recounts;
         self.outcome.disputed = evidence.disputed_number;
-        let standing = standing_counts(&mut disk, run);
+        let standing: BTreeMap<_, _> =
+            fold.done().map(|(task, of)| (task, (of.first.count, of.confirmed))).collect();
         let is_confirmed = |by: Confirmation| by >= Confirmation::OtherToken;
         let unconfirmed = standing.values().filter(|(_, by)| !is_confirmed(*by)).count();
         self.outcome.unconfirmed = unconfirmed as u64;
@@ -568,16 +567,4 @@ impl World {
         let wronged = disk.checker.barred.iter().find(honest);
         assert!(wronged.is_none(), "seed {}: honest worker {wronged:?} was barred", self.seed());
     }
-}
-
-/// Returns the count of each task and how it was confirmed.
-fn standing_counts(disk: &mut Disk, run: RunId) -> BTreeMap<TaskId, (u64, Confirmation)> {
-    let mut counts = BTreeMap::new();
-    let mut row = |task, row: &TaskRow| {
-        if let TaskState::Done { first, confirmed, .. } = &row.state {
-            counts.insert(task, (first.count, *confirmed));
-        }
-    };
-    disk.store().scan(run, &mut row).expect("a sound store");
-    counts
 }

@@ -6,11 +6,11 @@ use super::{
     super::{
         TaskIx, WorkerIx,
         clock::Ticks,
-        task_table::Stage,
         worker::{Lease, Purpose},
     },
     Run,
 };
+use crate::ledger::Stage;
 
 /// Minimum time from the first lease of a task until the coordinator's referee may count it.
 const MIN_OVERDUE_MS: Ticks = 30_000;
@@ -136,7 +136,7 @@ impl Run {
         mut lease: Lease,
         now: Ticks,
     ) {
-        self.tasks.raise_epoch(task, lease.epoch);
+        self.raise_epoch(task, lease.epoch);
         self.rate.begin(now);
         match lease.purpose {
             Purpose::Count => {
@@ -150,7 +150,7 @@ impl Run {
                 let done = self.tasks.done(task).expect("rechecked tasks are done");
                 // A second holder's recheck has waited as long as the first's.
                 let held = self.leases_of(task).iter().map(|(_, lease)| lease.queued).min();
-                let queued = self.rechecks.remove(&(done.first.worker, task)).or(held);
+                let queued = self.rechecks.remove(&(done.first.author, task)).or(held);
                 lease.queued = queued.unwrap_or(now);
             }
             Purpose::Recount => {}
@@ -179,12 +179,15 @@ impl Run {
 
     /// Raises a task's highest epoch to at least this one.
     pub(crate) fn raise_epoch(&mut self, task: TaskIx, epoch: u64) {
-        self.tasks.raise_epoch(task, epoch);
+        let highest = &mut self.epochs[task as usize];
+        *highest = epoch.max(*highest);
     }
 
-    /// Raises the epochs of all tasks to at least this one.
+    /// Skips all epochs up to this one: a crash may have lost their leases.
     pub(crate) fn raise_epochs(&mut self, epoch: u64) {
-        self.tasks.raise_epochs(epoch);
+        for highest in &mut self.epochs {
+            *highest = epoch.max(*highest);
+        }
     }
 
     /// Returns a task of a cancelled run to its queue after its leases were dropped.

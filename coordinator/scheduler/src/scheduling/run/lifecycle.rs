@@ -1,10 +1,7 @@
 //! States of a run, and when it ends.
 
-use super::{
-    super::{clock::Ticks, task_table::Stage},
-    Run,
-};
-use crate::ledger::{Change, Recheck, RunState, Settings};
+use super::{super::clock::Ticks, Run};
+use crate::ledger::{Change, Recheck, RunState, Settings, Stage};
 
 /// State of a run that commands change; restored if a command cannot be stored.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +27,7 @@ impl Lifecycle {
 impl Run {
     /// Returns whether every task is done; rechecks may be awaited.
     pub(crate) fn is_counted(&self) -> bool {
-        self.tasks.number(Stage::Done) == self.tasks.len()
+        self.tasks.number(Stage::Done) == self.tasks.size()
     }
 
     /// Returns whether every task is done and no recheck is awaited.
@@ -70,7 +67,7 @@ impl Run {
 
     /// Returns how many of the rechecks that an operator asked for are made, and how many were asked for.
     pub(crate) fn rechecking(&self) -> (usize, usize) {
-        let left = self.awaited_rechecks() + self.disputed.len();
+        let left = self.awaited_rechecks() + self.tasks.disputed().len();
         let asked = self.life.asked.max(left);
         (asked - left, asked)
     }
@@ -107,7 +104,7 @@ impl Run {
     /// Only runs that recheck all tasks wait, once no task is open.
     pub(crate) fn wait_for_tokens(&mut self, now: Ticks) {
         let counted = self.tasks.number(Stage::Done) + self.tasks.number(Stage::Disputed);
-        let waits = counted == self.tasks.len() && self.life.settings.recheck == Recheck::All;
+        let waits = counted == self.tasks.size() && self.life.settings.recheck == Recheck::All;
         let since = self.counted_since.unwrap_or((now, self.elapsed_ms()));
         let is_served = self.life.state == RunState::Running || self.is_rechecking();
         self.counted_since = (waits && is_served).then_some(since);
@@ -169,7 +166,7 @@ impl Run {
     pub(crate) fn has_only_disputes(&self) -> bool {
         let disputed = self.tasks.number(Stage::Disputed);
         disputed > 0
-            && self.tasks.number(Stage::Done) + disputed == self.tasks.len()
+            && self.tasks.number(Stage::Done) + disputed == self.tasks.size()
             && self.awaited_rechecks() == 0
     }
 

@@ -17,7 +17,7 @@ use common::{
     board::Board,
     crew_layout::PlanNeeds,
     method::Layout,
-    plan::{Plan, PlanSpec, TaskId},
+    plan::{Plan, PlanSpec},
     sample::RunEstimate,
     sync::WorkerInfo,
 };
@@ -25,15 +25,11 @@ use common::{
 pub(super) use self::{leases::SingleHolders, lifecycle::Lifecycle};
 
 use self::leases::Leases;
-use super::{
-    TaskIx, WorkerIx,
-    clock::Ticks,
-    parking::Parking,
-    rate::Rate,
-    task_table::{Stage, TaskTable, WorkerCount},
-};
+use super::{TaskIx, WorkerIx, clock::Ticks, parking::Parking, rate::Rate};
 use crate::ledger::{
-    Confirmation, Recheck, RecheckSampler, RunManifest, RunState, Settings, StoredRun, TaskState,
+    Confirmation, Recheck, RecheckSampler, RunManifest, RunState, Settings, Stage, StoredRun,
+    TaskCount, Tasks,
+    tasks::{id, index},
 };
 
 /// Maximum shown time since the last call; workers usually call again earlier.
@@ -49,7 +45,9 @@ pub(super) struct Run {
     pub(super) plan: Plan,
     memory: MemoryNeeds,
     life: Lifecycle,
-    tasks: TaskTable,
+    tasks: Tasks,
+    /// The highest epoch that may have been issued for each task.
+    epochs: Vec<u64>,
     /// The workers of the failed attempts at each open task, in order.
     failed: BTreeMap<TaskIx, Vec<WorkerIx>>,
     sampler: RecheckSampler,
@@ -63,7 +61,6 @@ pub(super) struct Run {
     /// The `returned` tasks of vanished workers: other tasks go first.
     orphaned: BTreeSet<TaskIx>,
     parking: Parking,
-    disputed: BTreeMap<TaskIx, Vec<WorkerCount>>,
     /// The tasks that the coordinator's referee is counting, and since when.
     pub(super) recounting: BTreeMap<TaskIx, Ticks>,
     /// Done tasks that no referee has counted, by rank.
@@ -125,9 +122,13 @@ pub(super) fn memory_bytes(worker: &WorkerInfo) -> u64 {
 }
 
 impl Run {
-    pub(super) fn new(stored: StoredRun, plan: Plan, sampler: RecheckSampler) -> Self {
-        let StoredRun { manifest, state, settings, elapsed_ms } = stored;
-        let tasks = TaskTable::new(&plan);
+    pub(super) fn new(
+        stored: StoredRun,
+        plan: Plan,
+        tasks: Tasks,
+        sampler: RecheckSampler,
+    ) -> Self {
+        let StoredRun { manifest, state, settings } = stored;
         Self {
             manifest,
             memory: MemoryNeeds { needs: PlanNeeds::new(&plan), known: RefCell::default() },
@@ -141,7 +142,6 @@ impl Run {
             returned: BTreeSet::new(),
             orphaned: BTreeSet::new(),
             parking: Parking::default(),
-            disputed: BTreeMap::new(),
             recounting: BTreeMap::new(),
             recount_order: BTreeSet::new(),
             required: OnceCell::new(),
@@ -153,11 +153,12 @@ impl Run {
             conflicts: 0,
             implausible: BTreeSet::new(),
             rate: Rate::default(),
-            sample: RunEstimate::of(tasks.len(), tasks.total_cost()),
+            sample: RunEstimate::of(tasks.size(), tasks.total_cost()),
             sampled_to: 0,
-            is_sampled: vec![false; usize::try_from(tasks.len()).expect("at most MAX_TASKS")],
+            is_sampled: vec![false; usize::try_from(tasks.size()).expect("at most MAX_TASKS")],
+            epochs: vec![0; usize::try_from(tasks.size()).expect("at most MAX_TASKS")],
             tasks,
-            counted_ms: elapsed_ms,
+            counted_ms: 0,
             unconfirmed_ms: 0,
             counted_since: None,
             done_since: None,
@@ -170,10 +171,11 @@ impl Run {
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).expect("a plan");
         let cancelled =
             StoredRun { state: RunState::Cancelled, ..StoredRun::new(manifest, Recheck::Auto) };
-        Self::new(cancelled, plan, RecheckSampler::new([0; 32]))
+        let tasks = Tasks::new(&plan);
+        Self::new(cancelled, plan, tasks, RecheckSampler::new([0; 32]))
     }
 
-    pub(super) fn tasks(&self) -> &TaskTable {
+    pub(super) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
@@ -210,13 +212,9 @@ impl Run {
         &self.orphaned
     }
 
-    pub(super) fn disputed(&self) -> &BTreeMap<TaskIx, Vec<WorkerCount>> {
-        &self.disputed
-    }
-
     /// Returns the disputed tasks that no referee is counting.
     pub(super) fn unassigned_disputes(&self) -> impl Iterator<Item = TaskIx> + '_ {
-        self.disputed.keys().copied().filter(|&task| !self.is_being_counted(task))
+        self.tasks.disputed().keys().copied().filter(|&task| !self.is_being_counted(task))
     }
 
     /// Returns whether a worker or the coordinator's referee is counting a task.
@@ -236,7 +234,7 @@ impl Run {
     }
 
     pub(super) fn all_tasks(&self) -> std::ops::Range<TaskIx> {
-        0..TaskIx::try_from(self.tasks.len()).expect("at most MAX_TASKS")
+        self.tasks.all()
     }
 
     /// Advances the run's time; without a connected holder the time that no holder has confirmed is dropped.
@@ -278,7 +276,7 @@ impl Run {
 
     /// Returns the next task that was never granted.
     pub(super) fn next_fresh(&mut self) -> Option<TaskIx> {
-        while self.cursor < self.tasks.len() {
+        while self.cursor < self.tasks.size() {
             let task = index(self.plan.task_at(self.cursor));
             if self.tasks.stage(task) == Stage::Pending && !self.returned.contains(&task) {
                 return Some(task);
@@ -290,7 +288,12 @@ impl Run {
 
     /// Returns the tasks at and after the cursor.
     pub(super) fn upcoming(&self) -> impl Iterator<Item = TaskIx> + '_ {
-        (self.cursor..self.tasks.len()).map(|position| index(self.plan.task_at(position)))
+        (self.cursor..self.tasks.size()).map(|position| index(self.plan.task_at(position)))
+    }
+
+    /// Returns the highest epoch that may have been issued for a task; 0 if none.
+    pub(super) fn epoch(&self, task: TaskIx) -> u64 {
+        self.epochs[task as usize]
     }
 
     /// Returns the workers of a task's failed attempts.
@@ -298,19 +301,8 @@ impl Run {
         self.failed.get(&task).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn disputed_counts(&self, task: TaskIx) -> &[WorkerCount] {
-        self.disputed.get(&task).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the state that a task's counts give it; `Pending` for open tasks.
-    pub(super) fn task_state(&self, task: TaskIx) -> TaskState<WorkerCount> {
-        match self.tasks.done(task) {
-            Some(done) => done.state(),
-            None => match self.disputed.get(&task) {
-                Some(counts) => TaskState::Disputed { counts: counts.clone() },
-                None => TaskState::Pending,
-            },
-        }
+    pub(super) fn disputed_counts(&self, task: TaskIx) -> &[TaskCount] {
+        self.tasks.disputed().get(&task).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the done tasks to recount whose rank is below this fraction, by rank.
@@ -333,6 +325,11 @@ impl Run {
         })
     }
 
+    /// Returns whether the standing count of a task replaces a void one.
+    pub(super) fn is_replaced(&self, task: TaskIx) -> bool {
+        self.replaced.contains(&task)
+    }
+
     /// Returns whether a referee has counted a task.
     pub(super) fn is_recounted(&self, task: TaskIx) -> bool {
         self.tasks.done(task).is_some_and(|done| done.confirmed == Confirmation::Referee)
@@ -342,7 +339,7 @@ impl Run {
     pub(super) fn has_first_count(&self, worker: WorkerIx) -> bool {
         let done = self.first_counts.get(&worker).and_then(|&task| self.tasks.done(task));
         done.is_some_and(|done| {
-            done.first.worker == worker && done.confirmed < Confirmation::Referee
+            done.first.author == worker && done.confirmed < Confirmation::Referee
         })
     }
 
@@ -350,13 +347,4 @@ impl Run {
     pub(super) fn first_counts(&self) -> impl Iterator<Item = (WorkerIx, &TaskIx)> {
         self.first_counts.iter().map(|(&worker, task)| (worker, task))
     }
-}
-
-pub(super) fn id(task: TaskIx) -> TaskId {
-    TaskId(u64::from(task))
-}
-
-/// Returns the index of a task that the plan has.
-pub(super) fn index(task: TaskId) -> TaskIx {
-    TaskIx::try_from(task.0).expect("below MAX_TASKS")
 }

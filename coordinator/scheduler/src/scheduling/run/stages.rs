@@ -2,13 +2,15 @@
 
 use super::{
     super::{
-        Millis, TaskIx, WorkerIx,
+        TaskIx, WorkerIx,
         clock::{Clock, Ticks},
-        task_table::{Done, Stage, UNKNOWN_S, WorkerCount, seconds},
     },
-    Run, id, index,
+    Run,
 };
-use crate::ledger::{Confirmation, EntryKind, Recheck, TaskRow, TaskState};
+use crate::ledger::{
+    Confirmation, Done, EntryKind, Fold, Recheck, Stage, TaskCount, TaskState,
+    tasks::{self, UNKNOWN_S, id, seconds},
+};
 
 /// Denominator of the share of a run's cost that rechecks of first counts may add.
 /// Guaranteed rechecks are made even beyond that.
@@ -19,6 +21,26 @@ const FIRST_COUNTS_PART: u64 = 100;
 const MAX_FULLY_RANKED: u64 = 100_000;
 
 impl Run {
+    /// Restores what follows from the stored counts.
+    pub(crate) fn restore_counts(&mut self, fold: &Fold) {
+        self.counted_ms = fold.elapsed.ms();
+        self.conflicts = fold.disagreements;
+        self.replaced.clone_from(&fold.replaced);
+        self.life.is_announced &= self.tasks.disputed().is_empty();
+        for task in self.all_tasks() {
+            if let Some(done) = self.tasks.done(task) {
+                self.index(task, &done);
+            }
+        }
+    }
+
+    /// Restores the failed attempts of a task without a count.
+    pub(crate) fn restore_failed(&mut self, task: TaskIx, failed: Vec<WorkerIx>) {
+        if !failed.is_empty() {
+            self.failed.insert(task, failed);
+        }
+    }
+
     /// Applies a journaled count by the ledger's rules; `level` compares two counts.
     ///
     /// # Panics
@@ -27,12 +49,12 @@ impl Run {
         &mut self,
         task: TaskIx,
         kind: EntryKind,
-        count: WorkerCount,
-        level: impl Fn(&WorkerCount, &WorkerCount) -> Confirmation,
+        count: TaskCount,
+        level: impl Fn(WorkerIx, WorkerIx) -> Confirmation,
         clock: &Clock,
     ) {
         let now = clock.ticks();
-        let before = self.task_state(task);
+        let before = self.tasks.state(task);
         let after = before.after(kind, count, level).expect("decided by the same rules");
         match kind {
             EntryKind::Confirmed => {
@@ -44,7 +66,7 @@ impl Run {
             }
             EntryKind::Accepted | EntryKind::Settled | EntryKind::Voided => {}
         }
-        if before.is_open() && !after.is_open() {
+        if before == TaskState::Open && after != TaskState::Open {
             self.parking.counted(task, now);
             self.rate.add(count.count, self.cost(task), now);
         }
@@ -54,55 +76,52 @@ impl Run {
         }
         // It is not known when the count that now stands was accepted.
         let is_known = kind != EntryKind::Voided;
-        let accepted_s = if is_known { seconds(clock.steady(now)) } else { UNKNOWN_S };
+        let accepted_s = if is_known { seconds(clock.steady(now).0) } else { UNKNOWN_S };
         self.set_state(task, after, accepted_s);
     }
 
-    pub(crate) fn restore(
-        &mut self,
-        task: TaskIx,
-        state: TaskState<WorkerCount>,
-        accepted: Millis,
-    ) {
-        self.set_state(task, state, seconds(accepted));
-    }
-
-    fn set_state(&mut self, task: TaskIx, state: TaskState<WorkerCount>, accepted_s: u32) {
+    /// Gives a task the state that its counts decide, and updates all sets.
+    fn set_state(&mut self, task: TaskIx, state: TaskState, accepted_s: u32) {
         match state {
-            TaskState::Pending | TaskState::Leased { .. } | TaskState::Parked => {
+            TaskState::Open => {
                 self.failed.remove(&task);
                 self.life.is_announced = false;
                 self.enter(task, Stage::Pending);
             }
-            TaskState::Disputed { counts } => {
+            TaskState::Disputed { .. } => {
                 if self.tasks.stage(task) != Stage::Disputed {
                     self.life.is_announced = false;
                     self.enter(task, Stage::Disputed);
                 }
-                self.disputed.insert(task, counts);
+                self.tasks.set(task, self.cost(task), state, accepted_s);
             }
-            TaskState::Done { first, second, confirmed } => {
-                let second = second.map(|of| (of.worker, of.kernel, of.orientation));
-                let done = Done { first, second, confirmed, accepted_s };
-                match self.tasks.done(task) {
-                    Some(before) if before.first.worker == first.worker => {
-                        self.confirm(task, Done { accepted_s: before.accepted_s, ..done });
-                    }
-                    Some(_) => {
-                        self.enter(task, Stage::Pending);
-                        self.accept(task, done);
-                    }
-                    None => self.accept(task, done),
+            TaskState::Done { first, .. } => {
+                let before = self.tasks.done(task).map(|before| before.first.author);
+                if before.is_some_and(|author| author != first.author) {
+                    self.enter(task, Stage::Pending);
+                }
+                if before != Some(first.author) {
+                    self.leave(task);
+                }
+                self.tasks.set(task, self.cost(task), state, accepted_s);
+                match before == Some(first.author) {
+                    true => self.strengthened(task),
+                    false => self.accepted(task),
                 }
             }
         }
     }
 
-    /// Updates the confirmation of a standing count without delaying the run's end.
+    /// Replaces the confirmation of a standing count without delaying the run's end.
     pub(crate) fn confirm(&mut self, task: TaskIx, done: Done) {
         self.tasks.accept(task, self.cost(task), done);
-        if done.confirmed == Confirmation::Referee {
-            self.rechecks.remove(&(done.first.worker, task));
+        self.strengthened(task);
+    }
+
+    /// Updates the sets after a change of a standing count's confirmation.
+    fn strengthened(&mut self, task: TaskIx) {
+        if self.is_recounted(task) {
+            self.remove_recheck(task);
             self.recount_order.remove(&(self.rank(task), task));
         }
     }
@@ -130,12 +149,11 @@ impl Run {
                 self.orphaned.remove(&task);
             }
             Stage::Parked => self.parking.leave(task),
-            Stage::Disputed => drop(self.disputed.remove(&task)),
             Stage::Done => {
                 self.remove_recheck(task);
                 self.recount_order.remove(&(self.rank(task), task));
             }
-            Stage::Leased => {}
+            Stage::Leased | Stage::Disputed => {}
         }
     }
 
@@ -148,33 +166,37 @@ impl Run {
         }
     }
 
-    fn accept(&mut self, task: TaskIx, done: Done) {
-        self.leave(task);
-        let cost = self.cost(task);
-        self.tasks.accept(task, cost, done);
+    /// Updates the sets after a count that did not stand before.
+    fn accepted(&mut self, task: TaskIx) {
+        let Some(done) = self.tasks.done(task) else { return };
         if self.is_sampled[task as usize] {
-            self.sample.add(id(task), done.first.count, cost);
+            self.sample.add(id(task), done.first.count, self.cost(task));
         }
         self.failed.remove(&task);
         self.overdue_at.remove(&task);
+        self.index(task, &done);
+        self.extend_sample();
+    }
+
+    /// Adds a done task to the sets of recounts and of first counts.
+    fn index(&mut self, task: TaskIx, done: &Done) {
         let rank = self.rank(task);
-        let is_low = self.tasks.len() <= MAX_FULLY_RANKED || rank < u64::MAX / 8;
+        let is_low = self.tasks.size() <= MAX_FULLY_RANKED || rank < u64::MAX / 8;
         if is_low && done.confirmed < Confirmation::Referee {
             self.recount_order.insert((rank, task));
         }
-        let first = self.first_counts.entry(done.first.worker).or_insert(task);
-        if self.tasks.done(*first).is_none_or(|other| other.first.worker != done.first.worker) {
+        let first = self.first_counts.entry(done.first.author).or_insert(task);
+        if self.tasks.done(*first).is_none_or(|other| other.first.author != done.first.author) {
             *first = task;
         }
-        self.extend_sample();
     }
 
     /// Extends the sample in the plan's order up to the first pending or leased task.
     /// Of later tasks only short ones are done. Parked, disputed and orphaned tasks are skipped and added
     /// once they are done: waiting for them might take as long as the run.
-    fn extend_sample(&mut self) {
-        while self.sampled_to < self.tasks.len() {
-            let task = index(self.plan.task_at(self.sampled_to));
+    pub(crate) fn extend_sample(&mut self) {
+        while self.sampled_to < self.tasks.size() {
+            let task = tasks::index(self.plan.task_at(self.sampled_to));
             match self.tasks.stage(task) {
                 Stage::Done => {
                     let count = self.tasks.done(task).map_or(0, |done| done.first.count);
@@ -192,19 +214,6 @@ impl Run {
     pub(crate) fn park(&mut self, task: TaskIx, now: Ticks) {
         self.enter(task, Stage::Parked);
         self.parking.park(task, now);
-    }
-
-    /// Restores a task's highest epoch, the workers of its failed attempts, its conflicts, and whether its
-    /// count replaced a void one.
-    pub(crate) fn restore_attempts(&mut self, task: TaskIx, row: &TaskRow, failed: Vec<WorkerIx>) {
-        self.tasks.raise_epoch(task, row.epoch.0);
-        self.conflicts += u64::from(row.conflicts);
-        if row.replaced {
-            self.replaced.insert(task);
-        }
-        if !failed.is_empty() {
-            self.failed.insert(task, failed);
-        }
     }
 
     pub(crate) fn note_failed(&mut self, task: TaskIx, worker: WorkerIx) {
@@ -243,7 +252,7 @@ impl Run {
         self.done_since = None;
         let done = self.tasks.done(task).filter(|_| !self.is_held(task));
         let is_new =
-            done.is_some_and(|done| self.rechecks.insert((done.first.worker, task), now).is_none());
+            done.is_some_and(|done| self.rechecks.insert((done.first.author, task), now).is_none());
         // The run has to be announced again after the recheck.
         self.life.is_announced &= !is_new;
         is_new
@@ -251,7 +260,7 @@ impl Run {
 
     pub(crate) fn remove_recheck(&mut self, task: TaskIx) {
         if let Some(done) = self.tasks.done(task) {
-            self.rechecks.remove(&(done.first.worker, task));
+            self.rechecks.remove(&(done.first.author, task));
         }
     }
 

@@ -113,7 +113,7 @@ fn each_inconsistency_is_named() {
         (
             &|fixture| {
                 fixture.scheduler.runs[0].add_lease(fixture.pending, THIRD, Lease::default(), 0);
-                fixture.scheduler.runs[0].enter(fixture.pending, task_table::Stage::Pending);
+                fixture.scheduler.runs[0].enter(fixture.pending, Stage::Pending);
             },
             &of(plain.pending, "is pending, and held or lost"),
         ),

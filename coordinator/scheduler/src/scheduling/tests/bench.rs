@@ -17,7 +17,7 @@ use common::{
 };
 
 use super::super::{worker::Purpose, *};
-use crate::ledger::{Recheck, RunManifest, Settings, TaskRow};
+use crate::ledger::{Fold, Recheck, RunManifest, Settings, StoredTasks};
 
 pub(super) const RUN: RunId = RunId(7);
 
@@ -195,7 +195,8 @@ impl Bench {
         scheduler.set_key(KEY);
         scheduler.restored(Millis(0), 1);
         let run = StoredRun::new(RunManifest::new(RUN, plan, 0, 0), recheck);
-        scheduler.add_run(StoredRun { elapsed_ms, ..run }, plan.clone());
+        scheduler.add_run(run, plan.clone());
+        scheduler.runs[0].counted_ms = elapsed_ms;
         scheduler.set_referee(threads, 1 << 30);
         Self {
             scheduler,
@@ -370,20 +371,19 @@ impl Bench {
     pub(super) fn restart(&mut self) {
         let mut settings = Settings { priority: 0, ..self.run().settings() };
         let (mut state, mut trust) = (RunState::Running, Vec::new());
-        let mut rows = BTreeMap::new();
+        let manifest = RunManifest::new(RUN, self.plan, 0, 0);
+        let mut fold = Fold::new(&manifest, self.plan);
+        let mut open = BTreeMap::new();
         for (change, sequence) in self.history.iter().zip(1..) {
-            if let Some((_, task)) = change.task() {
-                let row = rows.entry(task).or_insert_with(TaskRow::default);
-                match change.journal_entry() {
-                    Some(entry) => row.apply(&entry, sequence).unwrap(),
-                    None => row.change(change),
+            match change {
+                Change::Lease { task, after, .. } => drop(open.insert(*task, after.clone())),
+                Change::Recorded(entry) => {
+                    fold.take(self.plan, entry, sequence).unwrap();
+                    open.remove(&entry.record.task);
                 }
-            } else if let Change::Trust(record) = change {
-                trust.push(record.bounded());
-            } else if let Change::State { state: new, .. } = change {
-                state = *new;
-            } else if let Change::Settings { settings: new, .. } = change {
-                settings = *new;
+                Change::Trust(record) => trust.push(record.bounded()),
+                Change::State { state: new, .. } => state = *new,
+                Change::Settings { settings: new, .. } => settings = *new,
             }
         }
         self.scheduler = Scheduler::new(self.config.clone(), 2);
@@ -391,11 +391,9 @@ impl Bench {
         let trusted = self.workers.values().filter(|worker| worker.trusted);
         self.scheduler.restore_trusted_tokens(trusted.filter_map(|worker| worker.token.clone()));
         trust.iter().for_each(|record| self.scheduler.restore_trust(record));
-        let run = StoredRun::new(RunManifest::new(RUN, self.plan, 0, 0), settings.recheck);
-        self.scheduler.add_run(StoredRun { state, settings, ..run }, self.plan.clone());
-        for (task, row) in rows {
-            self.scheduler.restore_task(RUN, task, &row);
-        }
+        let stored = StoredTasks { fold, open: open.into_iter().collect() };
+        let run = StoredRun { manifest, state, settings };
+        self.scheduler.restore_run(run, self.plan.clone(), stored);
         self.scheduler.set_referee(self.threads, 1 << 30);
         self.scheduler.restored(Millis(self.now), 2);
         self.scheduler.audit().unwrap();

@@ -12,7 +12,7 @@ use super::{
     super::{grants::REFERENCE_SPEED, *},
     bench::{Bench, RUN},
 };
-use crate::ledger::{Recheck, RunManifest};
+use crate::ledger::{OpenState, Recheck, RunManifest};
 
 const OTHER: RunId = RunId(8);
 
@@ -256,7 +256,10 @@ fn a_lease_begins_when_it_is_granted() {
     let granted = call(&mut bench, 1).grants.len();
     let changes = std::iter::from_fn(|| bench.scheduler.poll_change());
     let until = changes.filter_map(|change| match change {
-        Change::Leased { until_unix_ms, .. } => Some(until_unix_ms),
+        Change::Lease { after, .. } => match after.state {
+            OpenState::Leased { until_unix_ms, .. } => Some(until_unix_ms),
+            OpenState::Pending | OpenState::Parked => None,
+        },
         _ => None,
     });
     assert_eq!(until.collect::<Vec<_>>(), vec![8_000 + Config::default().lease_ms; granted]);
@@ -273,7 +276,7 @@ fn in_the_last_part_of_a_run_a_busy_thread_gets_no_second_task() {
             bench.steps(&format!("1 submit {first}"));
         }
         let tasks = bench.run().tasks();
-        let (pending, all) = (tasks.cost(task_table::Stage::Pending), tasks.total_cost());
+        let (pending, all) = (tasks.cost(Stage::Pending), tasks.total_cost());
         let granted = call(&mut bench, 1).grants.len();
         assert_eq!(granted == 0, pending * 50 < all, "{granted}: {pending} of {all}");
         if granted == 0 {
@@ -408,7 +411,8 @@ fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
 fn the_wait_for_disputes_follows_from_their_costs() {
     let mut bench = Bench::after(&["referee"], &DISPUTED);
     let seconds = bench.plan.task_cost(TaskId(6)) as f64 / REFERENCE_SPEED;
-    let wait = |bench: &Bench| bench.scheduler.referee_seconds(0, bench.run().disputed().keys());
+    let wait =
+        |bench: &Bench| bench.scheduler.referee_seconds(0, bench.run().tasks().disputed().keys());
     assert_eq!(wait(&bench), seconds);
     bench.steps("referee 4");
     assert_eq!(wait(&bench), seconds / 4.0);

@@ -155,7 +155,7 @@ impl Bench {
             "count-all" => {
                 let is_counted = |bench: &mut Self| {
                     let tasks = bench.run().tasks();
-                    tasks.number(task_table::Stage::Done) == tasks.len()
+                    tasks.number(Stage::Done) == tasks.size()
                 };
                 return Some(self.drive(words, false, is_counted));
             }
@@ -294,8 +294,11 @@ impl Bench {
                 next.map_or("never".to_owned(), |seconds| format!("in {seconds} s"))
             }
             "record" => {
-                let record =
-                    self.history.iter().rev().find_map(Change::journal_entry).unwrap().record;
+                let record = self.history.iter().rev().find_map(|change| match change {
+                    Change::Recorded(entry) => Some(entry.bounded().record),
+                    _ => None,
+                });
+                let record = record.unwrap();
                 let own = env!("CARGO_PKG_VERSION");
                 format!(
                     "task {} by {} of {} in {} us, after {} ms",
@@ -387,13 +390,19 @@ impl Bench {
     pub(super) fn decisions(&mut self) -> Vec<String> {
         let mut groups = Grouped::default();
         while let Some(change) = self.scheduler.poll_change() {
-            let task = change.task().map_or(String::new(), |(_, task)| task.to_string());
+            let task = match &change {
+                Change::Lease { task, .. } => task.to_string(),
+                Change::Recorded(entry) => entry.record.task.to_string(),
+                _ => String::new(),
+            };
             let what = match &change {
-                Change::Leased { .. } => None,
-                Change::Released { .. } => Some("released".to_owned()),
-                Change::Expired { worker, .. } => Some(format!("failed by {}", name(*worker))),
-                Change::Parked { .. } => Some("parked".to_owned()),
-                Change::Unparked { .. } => Some("unparked".to_owned()),
+                Change::Lease { event, .. } => match event {
+                    LeaseEvent::Leased => None,
+                    LeaseEvent::Released => Some("released".to_owned()),
+                    LeaseEvent::Failed(worker) => Some(format!("failed by {}", name(*worker))),
+                    LeaseEvent::Parked => Some("parked".to_owned()),
+                    LeaseEvent::Unparked => Some("unparked".to_owned()),
+                },
                 Change::Recorded(entry) => (entry.kind != EntryKind::Accepted).then(|| {
                     format!("{:?} by {}", entry.kind, name(entry.record.worker)).to_lowercase()
                 }),

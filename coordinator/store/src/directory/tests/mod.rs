@@ -9,18 +9,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{plan::TaskId, run::RunId};
+use common::{
+    plan::{Plan, TaskId},
+    run::RunId,
+};
 use proptest::prelude::*;
 
+use scheduler::ledger::{TaskState, tasks::index};
+
 use crate::{
-    Change, DiskStore, EntryKind, MemoryStore, Recheck, RunState, Store, StoreError, TaskRow,
-    TaskState,
-    conformance::{Bench, OnDisk, accepted, lines, manifest, record, resealed, rows},
+    Change, DiskStore, EntryKind, Fold, MemoryStore, OpenState, Recheck, RunState, Store,
+    StoreError,
+    conformance::{Bench, OnDisk, accepted, lines, manifest, open, record, resealed, spec, tasks},
     directory::files::{DataFiles, existing_backups},
     journal::{AppendFile, End, manifest as format},
     journal_store::{
         recover::{self, FoundRun},
-        rows::Rows,
+        rows::{Rows, TaskRow},
     },
 };
 
@@ -31,15 +36,12 @@ fn found(disk: &OnDisk) -> FoundRun {
 
 fn survey(run: &FoundRun) -> Result<End, StoreError> {
     let plan = scheduler::ledger::fold::plan_of(&run.manifest).unwrap();
-    run.survey(&plan).map(|(end, _)| end)
+    run.survey(&plan).map(|survey| survey.end)
 }
 
-fn done(store: &impl Store) -> Vec<u64> {
-    rows(store, 1)
-        .iter()
-        .filter(|(_, row)| matches!(row.state, TaskState::Done { .. }))
-        .map(|(task, _)| task.0)
-        .collect()
+fn done(store: &mut impl Store) -> Vec<u64> {
+    let stored = store.take_tasks(RunId(1)).unwrap();
+    stored.fold.done().map(|(task, _)| task.0).collect()
 }
 
 // Disks that are full, and disks that fail.
@@ -237,11 +239,13 @@ fn changes() -> impl Strategy<Value = Change> {
         let worker = record.worker;
         let epoch = record.epoch;
         match kind {
-            0 | 1 => Change::Leased { run, task, worker, epoch, until_unix_ms: count },
-            2 => Change::Released { run, task, epoch },
-            3 => Change::Expired { run, task, epoch, worker },
-            4 => Change::Parked { run, task },
-            5 => Change::Unparked { run, task },
+            0..3 => {
+                let state = OpenState::Leased { worker, epoch, until_unix_ms: count };
+                open(task.0, state, &[])
+            }
+            3 => open(task.0, OpenState::Pending, &[]),
+            4 => open(task.0, OpenState::Pending, &[worker.0]),
+            5 => open(task.0, OpenState::Parked, &[worker.0]),
             6 | 7 => EntryKind::Accepted.change(record),
             8 => EntryKind::Confirmed.change(record),
             9 => EntryKind::Disputed.change(record),
@@ -261,9 +265,20 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn everything(store: &impl Store) -> (Vec<crate::StoredRun>, Vec<(TaskId, TaskRow)>, Vec<String>) {
-    let texts = lines(store, 1).into_iter().map(|(_, _, text)| text);
-    (store.runs().unwrap(), rows(store, 1), texts.collect())
+fn everything(
+    store: &mut impl Store,
+) -> (Vec<crate::StoredRun>, Vec<(TaskId, String)>, Vec<String>) {
+    let texts = lines(store, 1).into_iter().map(|(_, _, text)| text).collect();
+    (store.runs().unwrap(), tasks(store, 1), texts)
+}
+
+/// Returns whether the scheduler could decide this change.
+fn is_valid(ledger: &mut Fold, plan: &Plan, change: &Change) -> bool {
+    match change {
+        Change::Recorded(entry) => ledger.take(plan, entry, ledger.lines + 1).is_ok(),
+        Change::Lease { task, .. } => ledger.tasks.state(index(*task)) == TaskState::Open,
+        _ => true,
+    }
 }
 
 proptest! {
@@ -276,11 +291,14 @@ proptest! {
     ) {
         let mut disk = if in_segments { OnDisk::in_segments() } else { OnDisk::new() };
         let mut model = MemoryStore::new();
+        let plan = Plan::new(spec()).unwrap();
+        let mut ledger = Fold::new(&manifest(1), &plan);
         disk.store().create(&manifest(1), Recheck::Auto).unwrap();
         model.create(&manifest(1), Recheck::Auto).unwrap();
         for step in steps {
             match step {
-                Step::Apply(group) => {
+                Step::Apply(mut group) => {
+                    group.retain(|change| is_valid(&mut ledger, &plan, change));
                     let [ours, theirs] = [disk.store().apply(&group), model.apply(&group)]
                         .map(|result| result.map_err(|error| error.to_string()));
                     prop_assert_eq!(ours, theirs);
@@ -297,7 +315,7 @@ proptest! {
                     model.lose_rows();
                 }
             }
-            prop_assert_eq!(everything(disk.store()), everything(&model));
+            prop_assert_eq!(everything(disk.store()), everything(&mut model));
         }
     }
 }
