@@ -38,9 +38,7 @@ impl Evidence {
     /// samples of all sizes at once, so the sample is the one with the least bound.
     pub fn of(fold: &Fold, rank: impl Fn(TaskId) -> Option<u64>) -> Self {
         let tasks = &fold.tasks;
-        let is_recounted =
-            |task| tasks.done(task).is_some_and(|done| done.confirmed == Confirmation::Referee);
-        let replaced = |task: &&TaskIx| tasks.done(**task).is_some() && !is_recounted(**task);
+        let replaced = |task: &&TaskIx| tasks.done(**task).is_some() && !tasks.is_recounted(**task);
         let mut evidence = Self {
             tasks: tasks.size(),
             levels: Confirmation::ALL.map(|level| tasks.number_confirmed(level)),
@@ -51,7 +49,7 @@ impl Evidence {
             disputed_number: tasks.number(Stage::Disputed),
             ..Self::default()
         };
-        let order = tasks.all().map(|task| Some((rank(id(task))?, is_recounted(task), task)));
+        let order = tasks.all().map(|task| Some((rank(id(task))?, tasks.is_recounted(task), task)));
         let mut order: Vec<_> = order.collect::<Option<_>>().unwrap_or_default();
         order.sort_unstable();
         evidence.sample = Sample::best(

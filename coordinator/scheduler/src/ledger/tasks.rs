@@ -210,6 +210,11 @@ impl Tasks {
         (self.stage(task) == Stage::Done).then(|| self.done[task as usize])
     }
 
+    /// Returns whether a referee has counted a task.
+    pub fn is_recounted(&self, task: TaskIx) -> bool {
+        self.done(task).is_some_and(|done| done.confirmed == Confirmation::Referee)
+    }
+
     /// Returns the count of every task; 0 unless it is done.
     pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         self.done.iter().map(|done| done.first.count)

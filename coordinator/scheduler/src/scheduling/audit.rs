@@ -2,8 +2,12 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use super::{RunIx, Scheduler, TaskIx, run::Run, worker::Purpose};
-use crate::ledger::Stage;
+use super::Scheduler;
+use crate::{
+    fleet::RunIx,
+    ledger::{Stage, tasks::TaskIx},
+    run::{Purpose, Run},
+};
 
 /// A mismatch within the scheduler's state.
 #[derive(Debug, thiserror::Error)]
@@ -70,18 +74,15 @@ fn audit_stages(run: &Run) -> Result<(), Mismatch> {
         equal("tasks of a stage", tasks.number(stage), members.len() as u64)?;
         equal("cost of a stage", tasks.cost(stage), cost)?;
     }
-    let returned = run.returned().iter().map(|task| (task, Stage::Pending));
-    let orphaned = run.orphaned().iter().map(|task| (task, Stage::Pending));
+    let returned = run.pending().returned().iter().map(|task| (task, Stage::Pending));
     let parked = run.parking().tasks().iter().map(|task| (task, Stage::Parked));
     let disputed = run.tasks().disputed().keys().map(|task| (task, Stage::Disputed));
-    let pending = returned.chain(orphaned);
-    for (&task, stage) in pending.chain(parked).chain(disputed) {
+    for (&task, stage) in returned.chain(parked).chain(disputed) {
         equal("stage of a queued task", tasks.stage(task), stage)?;
     }
     equal("parked tasks", run.parking().tasks().len() as u64, tasks.number(Stage::Parked))?;
     equal("disputed tasks", run.tasks().disputed().len() as u64, tasks.number(Stage::Disputed))?;
-    let is_returned = run.orphaned().is_subset(run.returned());
-    check(is_returned, format_args!("an orphaned task"), "was not returned")?;
+    check(run.pending().is_consistent(), format_args!("an orphaned task"), "was not returned")?;
     for &(author, task) in run.rechecks().keys() {
         let is_by_author = tasks.done(task).is_some_and(|done| done.first.author == author);
         check_task(is_by_author, task, "has a recheck under another author")?;
@@ -92,7 +93,7 @@ fn audit_stages(run: &Run) -> Result<(), Mismatch> {
         let is_held = run.is_held(task);
         match tasks.stage(task) {
             Stage::Pending => {
-                let comes_up = run.returned().contains(&task) || upcoming.contains(&task);
+                let comes_up = run.pending().returned().contains(&task) || upcoming.contains(&task);
                 check_task(!is_held && comes_up, task, "is pending, and held or lost")?;
             }
             Stage::Leased => check_task(is_held, task, "is leased, and no worker holds it")?,

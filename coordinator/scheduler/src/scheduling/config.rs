@@ -1,11 +1,5 @@
 //! Configuration of the scheduler.
 
-/// Wall-clock time in milliseconds since 1970; in a simulation, of any origin.
-///
-/// It may jump in either direction: the scheduler's time follows in bounded steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Millis(pub u64);
-
 /// The default of [`Config::recounts`]: if none is wrong, at most 3 % of the counts are, with 95 % confidence.
 pub const DEFAULT_RECOUNTS: u64 = 300;
 

@@ -2,12 +2,13 @@
 
 use common::run::{RunId, WorkerId};
 
-use super::{
-    Millis, RunIx, Scheduler, TaskIx,
-    leases::LeaseEnd,
+use super::{Scheduler, leases::LeaseEnd};
+use crate::{
+    clock::Millis,
+    fleet::RunIx,
+    ledger::{Change, Confirmation, Recheck, RunState, Trust, tasks::TaskIx},
     run::{Lifecycle, Run},
 };
-use crate::ledger::{Change, Confirmation, Recheck, RunState, Trust};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {

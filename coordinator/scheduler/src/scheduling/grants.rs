@@ -8,17 +8,19 @@ use common::{
     sync::{Grant, Revocation, SyncReply, SyncRequest},
 };
 
-use super::{
-    RunIx, Scheduler, TaskIx, WorkerIx, clock::Ticks, leases::LeaseEnd, run::SingleHolders,
-    worker::Purpose,
+use super::{Scheduler, leases::LeaseEnd};
+use crate::{
+    clock::Ticks,
+    fleet::{REFERENCE_SPEED, RunIx, WorkerIx},
+    ledger::{
+        Stage,
+        tasks::{self, TaskIx},
+    },
+    run::{Purpose, SingleHolders},
 };
-use crate::ledger::{Stage, tasks};
 
 /// Maximum number of candidates of one kind that are considered.
 pub(super) const MAX_SCANNED: usize = 64;
-
-/// Cost per second of one reference thread: a cost is its time in microseconds.
-pub(super) const REFERENCE_SPEED: f64 = 1e6;
 
 /// Maximum work in one reply, in seconds at the worker's measured speed.
 /// This much is lost if the worker vanishes.
@@ -290,11 +292,18 @@ impl Scheduler {
         let has_failed = |task: &TaskIx| in_run.failed(*task).contains(&worker);
         let is_deferred = |task: &TaskIx| match again {
             true => {
-                in_run.recounting.contains_key(task) || self.counts_itself(run) && has_failed(task)
+                in_run.recounts.under_way.contains_key(task)
+                    || self.counts_itself(run) && has_failed(task)
             }
-            false => in_run.orphaned().contains(task) || has_failed(task),
+            false => in_run.pending().is_orphaned(*task) || has_failed(task),
         };
-        in_run.returned().iter().take(MAX_SCANNED).find(|task| !is_deferred(task)).copied()
+        in_run
+            .pending()
+            .returned()
+            .iter()
+            .take(MAX_SCANNED)
+            .find(|task| !is_deferred(task))
+            .copied()
     }
 
     /// Grants an idle worker backup copies of tasks that others have held for a while.

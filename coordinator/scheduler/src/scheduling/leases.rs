@@ -9,14 +9,16 @@ use common::{
     sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
 };
 
-use super::{
-    LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
+use super::{Scheduler, grants::Choice};
+use crate::{
     clock::Ticks,
-    grants::{Choice, REFERENCE_SPEED},
-    parking::should_park,
-    worker::{Lease, Purpose},
+    fleet::{LeaseIx, REFERENCE_SPEED, RunIx, WorkerIx},
+    ledger::{
+        Change, LeaseEvent, OpenState, OpenTask, RunManifest, RunState, Stage,
+        tasks::{self, TaskIx},
+    },
+    run::{Lease, Purpose, should_park},
 };
-use crate::ledger::{Change, LeaseEvent, OpenState, OpenTask, RunManifest, RunState, Stage, tasks};
 
 /// Reason for a lease's end without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,14 @@ use common::{
     run::RunId,
 };
 
-use super::{Millis, Scheduler, TaskIx, run};
-use crate::ledger::{
-    Confirmation, Stage,
-    tasks::{self, UNKNOWN_S},
+use super::Scheduler;
+use crate::{
+    clock::Millis,
+    ledger::{
+        Confirmation, Stage,
+        tasks::{self, TaskIx, UNKNOWN_S},
+    },
+    run::Run,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +126,7 @@ impl MapState {
     }
 }
 
-fn map_state(run: &run::Run, task: TaskIx) -> MapState {
+fn map_state(run: &Run, task: TaskIx) -> MapState {
     match run.tasks().stage(task) {
         Stage::Pending => MapState::Pending,
         Stage::Leased => {

@@ -11,31 +11,25 @@
 //!    [`Scheduler::conclude`].
 //!
 //! Deliberately absent: running totals (they are computed from the tasks' counts), wall-clock
-//! arithmetic (see `clock`), and work in proportion to the number of tasks in ordinary syncs.
+//! arithmetic (see [`crate::clock`]), and work in proportion to the number of tasks in ordinary syncs.
 
 mod audit;
-mod clock;
 mod config;
 mod control;
 mod grants;
 mod leases;
 mod map;
 mod packages;
-mod parking;
 mod proofs;
-mod rate;
 mod rechecks;
 mod referee;
 mod restore;
 mod results;
-mod run;
 mod status;
 mod sync_interval;
 #[cfg(test)]
 mod tests;
 mod trust;
-mod worker;
-mod workers;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -49,36 +43,25 @@ use common::{
 };
 
 pub use audit::Mismatch;
-pub use config::{Config, DEFAULT_RECOUNTS, Millis};
+pub use config::{Config, DEFAULT_RECOUNTS};
 pub use control::{Command, ControlError};
 pub use map::{MapState, TaskView};
-pub use referee::{REFEREE, Recount, RecountPurpose, RefereeStatus, Verifying};
+pub use referee::{Recount, RecountPurpose, RefereeStatus, Verifying};
 pub use status::{
     Rechecks, RunStatus, RunSummary, STATUS_WORKERS, TaskNumbers, WorkerState, WorkerStatus,
     WorkerTotals, WorkersPage, WorkersPart,
 };
 
-use self::{
-    clock::{Clock, Jitter, MAX_STEP_MS, Ticks},
-    control::Undo,
-    proofs::Proofs,
-    referee::{OWN_REFEREE, Referee},
+use self::{control::Undo, proofs::Proofs, referee::Referee};
+use crate::{
+    clock::{Clock, Jitter, MAX_STEP_MS, Millis, Ticks},
+    fleet::{OWN_REFEREE, REFEREE, RunIx, SessionUpdate, WorkerIx, Workers},
+    ledger::{
+        Caller, Change, LeaseEvent, Principal, RecheckSampler, RunState, Stage, StoredRun, Tasks,
+        tasks::TaskIx,
+    },
     run::Run,
-    worker::SessionUpdate,
-    workers::Workers,
 };
-use crate::ledger::{
-    Caller, Change, LeaseEvent, Principal, RecheckSampler, RunState, Stage, StoredRun, Tasks,
-    tasks::TaskIx,
-};
-
-type RunIx = usize;
-
-/// Index of a worker in [`Workers`].
-type WorkerIx = u32;
-
-/// Key of a lease within one worker.
-type LeaseIx = (RunIx, TaskIx);
 
 /// Interval at which a run that waits for rechecks or recounts is checked.
 const ENDING_INTERVAL_MS: Ticks = 1_000;

@@ -11,13 +11,15 @@ use common::{
 };
 
 use super::{
-    LeaseIx, RunIx, Scheduler, WorkerIx,
-    clock::Ticks,
+    Scheduler,
     leases::{BARRED, LeaseEnd},
-    referee::OWN_REFEREE,
-    worker::Lease,
 };
-use crate::ledger::Stage;
+use crate::{
+    clock::Ticks,
+    fleet::{LeaseIx, OWN_REFEREE, RunIx, WorkerIx},
+    ledger::Stage,
+    run::Lease,
+};
 
 /// Maximum number of tasks of one package.
 const MAX_TASKS: usize = 4_096;
@@ -107,7 +109,7 @@ impl Scheduler {
         let token = self.workers.token(worker);
         let is_other = |of: WorkerIx| of != OWN_REFEREE && self.workers.token(of) != token;
         let has_others = self.has_other_token(run, worker)
-            || self.runs[run].first_counts().any(|(author, _)| is_other(author));
+            || self.runs[run].recounts.first_counts().any(|(author, _)| is_other(author));
         let part = if has_others { tasks.div_ceil(MAX_PART) } else { u64::MAX };
         let part = usize::try_from(part).unwrap_or(usize::MAX);
         let wanted = request.tasks as usize;

@@ -13,7 +13,7 @@ use common::{
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::worker::Purpose;
+use crate::run::Purpose;
 
 /// Domain separation, so that the store's key can have other uses.
 const DOMAIN: &[u8] = b"lease 1";

@@ -8,14 +8,15 @@ use std::{
 use common::text::plural;
 
 use super::{
-    RunIx, Scheduler, TaskIx, WorkerIx,
-    clock::Ticks,
+    Scheduler,
     grants::{Choice, MAX_SCANNED},
-    referee::OWN_REFEREE,
-    run::RecheckQueue,
-    worker::Purpose,
 };
-use crate::ledger::{Confirmation, Recheck};
+use crate::{
+    clock::Ticks,
+    fleet::{OWN_REFEREE, RunIx, WorkerIx},
+    ledger::{Confirmation, Recheck, tasks::TaskIx},
+    run::{Purpose, RecheckQueue},
+};
 
 /// Time for which a recheck waits for a worker with another token or kernel.
 pub(super) const RECHECK_WAIT_MS: Ticks = 60_000;

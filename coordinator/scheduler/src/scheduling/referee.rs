@@ -14,28 +14,26 @@ use common::{
     kernel::KernelName,
     plan::{PlanHash, TaskId},
     published::published_counts,
-    run::{RunId, WorkerId},
+    run::RunId,
     tally,
     text::{age, thousands},
 };
 
 use super::{
-    LeaseIx, Millis, RunIx, Scheduler, TaskIx, WorkerIx,
-    clock::Ticks,
-    grants::{Choice, MAX_SCANNED, REFERENCE_SPEED},
+    Scheduler,
+    grants::{Choice, MAX_SCANNED},
     rechecks::RECHECK_WAIT_MS,
-    worker::{Lease, Purpose, Speed},
 };
-use crate::ledger::{
-    Confirmation, Done, EntryKind, Recheck, Record, RunState, Stage, TaskCount, TaskState, Trust,
-    tasks,
+use crate::{
+    clock::{Millis, Ticks},
+    fleet::{LeaseIx, OWN_REFEREE, REFERENCE_SPEED, RunIx, Speed, WorkerIx},
+    ledger::{
+        Confirmation, Done, EntryKind, Recheck, Record, RunState, Stage, TaskCount, TaskState,
+        Trust,
+        tasks::{self, TaskIx},
+    },
+    run::{Lease, Purpose},
 };
-
-/// The worker ID under which the coordinator's own counts are journaled.
-pub const REFEREE: WorkerId = WorkerId(0x7265_6665_7265_6500_0000_0000_0000_0000);
-
-/// The index of the coordinator's own referee among the workers.
-pub(super) const OWN_REFEREE: WorkerIx = 0;
 
 /// Maximum fraction of the tasks that trusted workers recount at random.
 /// Without it, a fleet of trusted workers alone would count everything twice.
@@ -119,7 +117,7 @@ impl Scheduler {
     pub fn set_referee(&mut self, threads: u32, memory_bytes: u64) {
         (self.referee.threads, self.referee.memory_bytes) = (threads, memory_bytes);
         if threads == 0 {
-            self.runs.iter_mut().for_each(|run| run.recounting.clear());
+            self.runs.iter_mut().for_each(|run| run.recounts.under_way.clear());
         }
     }
 
@@ -132,7 +130,7 @@ impl Scheduler {
     }
 
     pub fn referee(&self) -> RefereeStatus {
-        let counting = self.runs.iter().map(|run| run.recounting.len() as u64).sum();
+        let counting = self.runs.iter().map(|run| run.recounts.under_way.len() as u64).sum();
         RefereeStatus { threads: self.referee.threads, broken: self.is_broken(), counting }
     }
 
@@ -151,7 +149,7 @@ impl Scheduler {
             suits.then_some((run, choice, purpose))
         })?;
         let in_run = &mut self.runs[run];
-        in_run.recounting.insert(choice.task, self.clock.ticks());
+        in_run.recounts.under_way.insert(choice.task, self.clock.ticks());
         let blocks_end = match purpose {
             RecountPurpose::Dispute => in_run.has_only_disputes(),
             RecountPurpose::Random => self.is_verifying(run),
@@ -214,7 +212,7 @@ impl Scheduler {
 
     fn end_recount(&mut self, recount: &Recount) -> Option<(LeaseIx, Ticks)> {
         let (run, task) = (*self.by_id.get(&recount.run)?, tasks::index(recount.task));
-        self.runs[run].recounting.remove(&task).map(|since| ((run, task), since))
+        self.runs[run].recounts.under_way.remove(&task).map(|since| ((run, task), since))
     }
 
     /// Returns whether the coordinator's own referee has stopped after a wrong count.
@@ -279,7 +277,7 @@ impl Scheduler {
                 && open.is_some_and(|done| self.may_recount(&done, by))
         };
         let firsts = |held_back: bool| {
-            let unchecked = in_run.first_counts().filter(move |&(worker, _)| {
+            let unchecked = in_run.recounts.first_counts().filter(move |&(worker, _)| {
                 let is_checked = self.workers[worker].reputation.is_checked;
                 let waits = !is_checked && !self.workers.is_barred(worker);
                 waits && (!held_back || self.is_on_probation(worker))
@@ -289,7 +287,7 @@ impl Scheduler {
         // The threshold rests on speeds that workers state: until the last count an idle referee goes beyond it.
         let rest = if by == OWN_REFEREE && !in_run.is_counted() { 1.0 } else { 0.0 };
         let random = |below| {
-            let tasks = in_run.recounts_below(below).take(MAX_SCANNED);
+            let tasks = in_run.recounts.below(below).take(MAX_SCANNED);
             tasks.map(|task| (task, RecountPurpose::Random))
         };
         let required = match self.is_verifying(run) {
@@ -328,7 +326,7 @@ impl Scheduler {
             let is_stale = lease.purpose == Purpose::Recheck && now > lease.queued + patience_ms;
             self.is_fresh(holder, lease) && !is_stale
         };
-        self.runs[run].recounting.contains_key(&task)
+        self.runs[run].recounts.under_way.contains_key(&task)
             || self.runs[run].leases_of(task).iter().any(delivers)
     }
 
@@ -615,7 +613,7 @@ impl Scheduler {
         let in_run = &self.runs[run];
         let is_due = in_run.all_done()
             && self.is_refereed(run)
-            && in_run.recounts_below(self.threshold(run)).next().is_some();
+            && in_run.recounts.below(self.threshold(run)).next().is_some();
         let mean = in_run.tasks().total_cost() as f64 / in_run.tasks().size() as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let mean_ms = (1_000.0 * mean / self.own_speed()) as Ticks;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use common::{plan::Plan, run::WorkerId, sync::WorkerInfo};
 
-use super::{LeaseIx, Millis, RunIx, Scheduler};
-use crate::ledger::{
-    Caller, Confirmation, OpenState, OpenTask, Principal, StoredRun, StoredTasks, tasks,
+use super::Scheduler;
+use crate::{
+    clock::Millis,
+    fleet::{LeaseIx, RunIx},
+    ledger::{Caller, Confirmation, OpenState, OpenTask, Principal, StoredRun, StoredTasks, tasks},
 };
 
 /// Number of epochs per term. Each term issues higher epochs than all before it.
@@ -65,7 +67,7 @@ impl Scheduler {
             let is_suspect = self.is_suspect(run, task);
             let in_run = &mut self.runs[run];
             let is_due = is_suspect
-                || in_run.is_replaced(task)
+                || in_run.recounts.is_replaced(task)
                 || (in_run.is_selected(task) && done.confirmed == Confirmation::None);
             if in_run.is_live() && !done.confirmed.elsewhere() && is_due {
                 in_run.add_recheck(task, 0);
@@ -76,9 +78,11 @@ impl Scheduler {
     /// Restores the lease and the failed attempts of a task without a count.
     fn restore_open(&mut self, key: LeaseIx, open: &OpenTask) {
         let (run, task) = key;
-        let failed = open.failed.iter().map(|worker| self.workers.pinned(*worker)).collect();
+        for worker in &open.failed {
+            let worker = self.workers.pinned(*worker);
+            self.runs[run].note_failed(task, worker);
+        }
         let in_run = &mut self.runs[run];
-        in_run.restore_failed(task, failed);
         match open.state {
             OpenState::Pending => {}
             OpenState::Parked => in_run.park(task, self.clock.ticks()),

@@ -6,14 +6,16 @@ use common::{
 };
 
 use super::{
-    LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
+    Scheduler,
     leases::{BARRED, LeaseEnd, UNPROVEN},
-    referee::OWN_REFEREE,
-    run::Run,
-    worker::Purpose,
 };
-use crate::ledger::{
-    Confirmation, Done, EntryKind, Recheck, Record, RunState, Stage, TaskCount, tasks,
+use crate::{
+    fleet::{LeaseIx, OWN_REFEREE, RunIx, WorkerIx},
+    ledger::{
+        Confirmation, Done, EntryKind, Recheck, Record, RunState, Stage, TaskCount,
+        tasks::{self, TaskIx},
+    },
+    run::{Purpose, Run},
 };
 
 /// Maximum number of counts of a disputed task.

@@ -12,12 +12,15 @@ use common::{
 };
 
 use super::{
-    Millis, RunIx, Scheduler, WorkerIx,
-    clock::Ticks,
+    Scheduler,
     referee::{RefereeStatus, Verifying},
+};
+use crate::{
+    clock::{Millis, Ticks},
+    fleet::{RunIx, WorkerIx},
+    ledger::{Confirmation, RunManifest, RunState, Stage, tasks},
     run,
 };
-use crate::ledger::{Confirmation, RunManifest, RunState, Stage, tasks};
 
 /// Maximum number of disputed tasks in a status.
 const MAX_LISTED_TASKS: usize = 100;
@@ -285,7 +288,7 @@ impl Scheduler {
             // A sum of 64-bit counts of at most MAX_TASKS tasks fits 128 bits.
             solutions_so_far: tally::total(run.tasks().counts()).unwrap_or(u128::MAX),
             solutions_per_second: per_second,
-            estimate: run.sample.estimate(),
+            estimate: run.sample().estimate(),
             waiting_seconds: age_ms.saturating_sub(run.shown_ms()) as f64 / 1e3,
             rechecks: Rechecks {
                 agreed: run.agreed,
@@ -336,7 +339,7 @@ impl Scheduler {
 
     /// Returns solutions and cost per second of a run, less what its silent workers contributed to this mean.
     fn live_rate(&self, number: RunIx, now: Ticks) -> (f64, f64) {
-        let rate = &self.runs[number].rate;
+        let rate = &self.runs[number].time.rate;
         let (solutions, cost) = rate.per_second(now);
         let window_ms = rate.window_ms(now) as f64;
         let since = |worker: WorkerIx| now.saturating_sub(self.workers.get(worker).seen);

@@ -5,13 +5,13 @@ use common::{
     text::{age, plural, span},
 };
 
-use super::{
-    RunIx, Scheduler, WorkerIx,
+use super::{Scheduler, leases::BARRED};
+use crate::{
     clock::Ticks,
-    leases::BARRED,
+    fleet::{RunIx, WorkerIx},
+    ledger::{RunState, Stage, TaskCount},
     run::{Run, memory_bytes},
 };
-use crate::ledger::{RunState, Stage, TaskCount};
 
 /// Regular syncs per second of all workers together.
 /// The coordinator could serve far more, but these also submit results.

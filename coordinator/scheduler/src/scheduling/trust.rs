@@ -4,21 +4,17 @@ use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use common::{sync::SyncRequest, text::plural};
 
-use super::{
-    LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx, clock::MAX_STEP_MS, referee::OWN_REFEREE,
-    worker::Lease,
+use super::Scheduler;
+use crate::{
+    clock::MAX_STEP_MS,
+    fleet::{LeaseIx, OWN_REFEREE, RunIx, WorkerIx},
+    ledger::{
+        Change, Confirmation, EntryKind, Principal, Record, RunState, TaskCount, Trust,
+        TrustRecord,
+        tasks::{self, TaskIx, seconds},
+    },
+    run::Lease,
 };
-use crate::ledger::{
-    Change, Confirmation, EntryKind, Principal, Record, RunState, TaskCount, Trust, TrustRecord,
-    tasks::{self, seconds},
-};
-
-/// Number of a machine's first counts that are rechecked if the run can afford it.
-const INITIAL_RECHECKS: u32 = 10;
-
-/// Number of a machine's first counts that are rechecked in any case.
-/// Otherwise a machine that joins late would never be checked.
-const GUARANTEED_RECHECKS: u32 = 2;
 
 /// Number of tasks that unchecked machines of a distrusted token may hold, or have counted, at once.
 const MAX_UNCHECKED: usize = 8;
@@ -31,47 +27,6 @@ const HOUR_S: u32 = 3_600;
 /// Returns a suspect time; one without a beginning includes the next hour.
 fn suspected(from_s: u32, until_s: u32) -> RangeInclusive<u32> {
     from_s..=until_s.saturating_add(if from_s == 0 { HOUR_S } else { 0 })
-}
-
-/// Reputation of a machine, which outlives the processes of worker and coordinator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reputation {
-    /// Number of the machine's counts with which another machine agreed.
-    agreed: u32,
-    /// Number of the machine's first counts that were selected for a recheck.
-    pub(super) selected: u32,
-    pub(super) has_counted: bool,
-    /// Whether another token or the referee has agreed with a count of the machine.
-    pub(super) is_checked: bool,
-}
-
-impl Reputation {
-    /// Returns whether the next count is rechecked if the run can afford it.
-    pub(super) fn is_new(self) -> bool {
-        self.selected.max(self.agreed) < INITIAL_RECHECKS
-    }
-
-    /// Returns whether the next count is rechecked in any case.
-    pub(super) fn is_guaranteed_recheck(self) -> bool {
-        self.selected.max(self.agreed) < GUARANTEED_RECHECKS
-    }
-
-    /// Returns whether first counts were selected for rechecks and none is confirmed.
-    pub(super) fn awaits_first_recheck(self) -> bool {
-        self.selected > 0 && self.agreed == 0
-    }
-
-    /// Notes that another count confirmed a count of the machine.
-    pub(super) fn confirm(&mut self, by: Confirmation) {
-        self.agreed = self.agreed.saturating_add(u32::from(by.elsewhere()));
-        self.is_checked |= by >= Confirmation::OtherToken;
-    }
-
-    /// Forgets the confirmations after a failed self-test.
-    pub(super) fn reset(&mut self) {
-        self.agreed = 0;
-        self.is_checked = false;
-    }
 }
 
 impl Scheduler {
@@ -95,7 +50,8 @@ impl Scheduler {
     pub(super) fn recheck_distrusted(&mut self) {
         let (workers, now) = (&self.workers, self.clock.ticks());
         for run in self.runs.iter_mut().filter(|run| run.is_live()) {
-            let firsts = run.first_counts().filter(|&(worker, _)| workers.is_distrusted(worker));
+            let firsts =
+                run.recounts.first_counts().filter(|&(worker, _)| workers.is_distrusted(worker));
             for task in firsts.map(|(_, &task)| task).collect::<Vec<_>>() {
                 run.add_recheck(task, now);
             }
@@ -376,37 +332,6 @@ impl Scheduler {
             self.workers.raise_stored_self_tests(worker, passed);
             let reason = "its threads passed their self-tests";
             self.note_trust(worker, Trust::SelfTestPassed { passed }, reason);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ten_first_counts_are_rechecked_and_two_of_them_in_any_case() {
-        let by_selection = |reputation: &mut Reputation| reputation.selected += 1;
-        let by_others = |reputation: &mut Reputation| reputation.confirm(Confirmation::SameToken);
-        for step in [by_selection, by_others] {
-            let mut reputation = Reputation::default();
-            for number in 0..20 {
-                assert_eq!(reputation.is_new(), number < INITIAL_RECHECKS);
-                assert_eq!(reputation.is_guaranteed_recheck(), number < GUARANTEED_RECHECKS);
-                step(&mut reputation);
-            }
-        }
-    }
-
-    #[test]
-    fn another_token_or_the_referee_checks_a_machine_until_a_self_test_fails() {
-        for by in Confirmation::ALL {
-            let mut reputation = Reputation::default();
-            reputation.confirm(by);
-            assert_eq!(reputation.agreed > 0, by.elsewhere());
-            assert_eq!(reputation.is_checked, by >= Confirmation::OtherToken);
-            reputation.reset();
-            assert_eq!(reputation, Reputation::default());
         }
     }
 }

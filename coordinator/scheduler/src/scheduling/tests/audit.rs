@@ -1,11 +1,9 @@
 //! Test that the audit names each kind of inconsistency.
 
-use super::{
-    super::{
-        worker::{Lease, Purpose, Worker},
-        *,
-    },
-    bench::Bench,
+use super::{super::*, bench::Bench};
+use crate::{
+    fleet::Worker,
+    run::{Lease, Purpose},
 };
 
 /// A scheduler with tasks in every stage but parked.
@@ -41,7 +39,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    fn run(&mut self) -> &mut run::Run {
+    fn run(&mut self) -> &mut Run {
         &mut self.scheduler.runs[0]
     }
 

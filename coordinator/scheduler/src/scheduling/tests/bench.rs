@@ -16,8 +16,11 @@ use common::{
     test_fixture::{ExactCounts, plan},
 };
 
-use super::super::{worker::Purpose, *};
-use crate::ledger::{Fold, Recheck, RunManifest, Settings, StoredTasks};
+use super::super::*;
+use crate::{
+    ledger::{Fold, Recheck, RunManifest, Settings, StoredTasks},
+    run::Purpose,
+};
 
 pub(super) const RUN: RunId = RunId(7);
 
@@ -196,7 +199,7 @@ impl Bench {
         scheduler.restored(Millis(0), 1);
         let run = StoredRun::new(RunManifest::new(RUN, plan, 0, 0), recheck);
         scheduler.add_run(run, plan.clone());
-        scheduler.runs[0].counted_ms = elapsed_ms;
+        scheduler.runs[0].time.counted_ms = elapsed_ms;
         scheduler.set_referee(threads, 1 << 30);
         Self {
             scheduler,
@@ -218,7 +221,7 @@ impl Bench {
         bench
     }
 
-    pub(super) fn run(&self) -> &run::Run {
+    pub(super) fn run(&self) -> &Run {
         &self.scheduler.runs[0]
     }
 

@@ -9,7 +9,7 @@ use common::{
 };
 
 use super::{
-    super::{grants::REFERENCE_SPEED, *},
+    super::*,
     bench::{Bench, RUN},
 };
 use crate::ledger::{OpenState, Recheck, RunManifest};
@@ -410,7 +410,7 @@ fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
 #[test]
 fn the_wait_for_disputes_follows_from_their_costs() {
     let mut bench = Bench::after(&["referee"], &DISPUTED);
-    let seconds = bench.plan.task_cost(TaskId(6)) as f64 / REFERENCE_SPEED;
+    let seconds = bench.plan.task_cost(TaskId(6)) as f64 / crate::fleet::REFERENCE_SPEED;
     let wait =
         |bench: &Bench| bench.scheduler.referee_seconds(0, bench.run().tasks().disputed().keys());
     assert_eq!(wait(&bench), seconds);

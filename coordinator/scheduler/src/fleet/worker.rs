@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use common::{count::Orientation, run::SessionId, sync::WorkerInfo};
+use common::{run::SessionId, sync::WorkerInfo};
 
-use super::{LeaseIx, RunIx, clock::Ticks, grants::REFERENCE_SPEED};
+use super::{LeaseIx, RunIx};
+use crate::clock::Ticks;
+
+/// Cost per second of one reference thread: a cost is its time in microseconds.
+pub(crate) const REFERENCE_SPEED: f64 = 1e6;
 
 /// Number of earlier sessions of a worker that are remembered.
 const SESSION_HISTORY: usize = 4;
@@ -24,132 +28,84 @@ const MAX_MACHINE_THREADS: u32 = 1_024;
 /// Weight of a measurement relative to the next one in a measured speed.
 const SPEED_DECAY: f64 = 0.9;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// The first count of a task.
-    #[default]
-    Count,
-    /// A recheck of a done task.
-    Recheck,
-    /// A referee's count of a disputed task.
-    Recount,
-}
-
-/// A task leased to one worker.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Lease {
-    pub(super) epoch: u64,
-    pub(super) purpose: Purpose,
-    pub(super) orientation: Orientation,
-    /// Whether the worker has named the lease in a sync.
-    pub(super) seen: bool,
-    /// Number of replies that granted the lease before it was seen.
-    pub(super) grants: u8,
-    /// Time of the first call that said a thread has started the task.
-    pub(super) started: Option<Ticks>,
-    pub(super) cost_done: u64,
-    pub(super) granted: Ticks,
-    /// The same by the wall clock; 0 in a lease found on disk until its worker names it.
-    pub(super) granted_unix_ms: u64,
-    /// Promised return of the package that holds the lease; 0 for the lease of a connected worker.
-    pub(super) return_unix_ms: u64,
-    /// Time from which the task waited for this recheck; 0 for other purposes.
-    pub(super) queued: Ticks,
-    /// Time until which the worker may be expected to deliver; then the lease keeps nobody else from the task.
-    pub(super) fresh_until: Ticks,
-    /// Whether this process granted the lease: its time from grant to count is known.
-    pub(super) is_timed: bool,
-    /// Whether this process granted the lease or has verified its proof.
-    pub(super) is_proven: bool,
-    /// Number of the worker's sync that last named the lease.
-    pub(super) round: u64,
-}
-
-impl Lease {
-    /// Creates a lease that its worker has not named yet.
-    pub(super) fn new(epoch: u64, purpose: Purpose, granted: Ticks) -> Self {
-        Self { epoch, purpose, granted, grants: 1, ..Self::default() }
-    }
-}
-
 /// A run whose tasks a worker declines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Declined {
-    pub(super) run: RunIx,
-    pub(super) times: u32,
-    pub(super) until: Ticks,
+pub(crate) struct Declined {
+    pub(crate) run: RunIx,
+    pub(crate) times: u32,
+    pub(crate) until: Ticks,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Worker {
-    pub(super) info: WorkerInfo,
+pub(crate) struct Worker {
+    pub(crate) info: WorkerInfo,
     /// Current session; `None` if only the worker's leases on disk are known.
-    pub(super) session: Option<SessionId>,
-    pub(super) past_sessions: VecDeque<SessionId>,
-    pub(super) draining: bool,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) past_sessions: VecDeque<SessionId>,
+    pub(crate) draining: bool,
     /// Whether an operator drains this process.
-    pub(super) drain_requested: bool,
+    pub(crate) drain_requested: bool,
     /// Reason for the pause; empty if the worker is not paused.
-    pub(super) paused: String,
+    pub(crate) paused: String,
     /// Whether the worker has drained, or left with a package: it holds no other lease.
-    pub(super) has_stopped: bool,
+    pub(crate) has_stopped: bool,
     /// Time of the next expected call.
-    pub(super) due: Ticks,
-    pub(super) leases: BTreeSet<LeaseIx>,
+    pub(crate) due: Ticks,
+    pub(crate) leases: BTreeSet<LeaseIx>,
     /// Cost of the leased tasks.
-    pub(super) leased_cost: u64,
-    pub(super) round: u64,
-    pub(super) seen: Ticks,
+    pub(crate) leased_cost: u64,
+    pub(crate) round: u64,
+    pub(crate) seen: Ticks,
     /// Time at which the worker is lost unless it calls; `None` once it is lost.
-    pub(super) deadline: Option<Ticks>,
+    pub(crate) deadline: Option<Ticks>,
     /// End of the worker's last lease on disk, in Unix milliseconds.
-    pub(super) leased_until_ms: u64,
+    pub(crate) leased_until_ms: u64,
     /// Time at which the worker is forgotten; `None` while it is connected.
-    pub(super) forget_at: Option<Ticks>,
-    /// Part of [`Workers::live_threads`](super::workers::Workers::live_threads).
-    pub(super) live_threads: u64,
-    pub(super) tasks_done: u64,
-    pub(super) declined: Vec<Declined>,
+    pub(crate) forget_at: Option<Ticks>,
+    /// Part of [`Workers::live_threads`](super::Workers::live_threads).
+    pub(crate) live_threads: u64,
+    pub(crate) tasks_done: u64,
+    pub(crate) declined: Vec<Declined>,
     /// Threads that failed their self-test.
-    pub(super) failed_threads: u32,
+    pub(crate) failed_threads: u32,
     /// Number of tasks in progress at the worker's last call.
-    pub(super) crews: u32,
+    pub(crate) crews: u32,
     /// Self-tests that threads of this process passed.
-    pub(super) self_tests_passed: u64,
+    pub(crate) self_tests_passed: u64,
     /// Whether more suspect results follow: the call that reported them was full.
-    pub(super) has_more_suspect_results: bool,
+    pub(crate) has_more_suspect_results: bool,
     /// Whether the last reply to the worker said that all runs are finished.
-    pub(super) notified_finished: bool,
+    pub(crate) notified_finished: bool,
     /// Speed of the whole machine by the coordinator's clock, however long it says that its tasks took.
-    pub(super) speed: Speed,
+    pub(crate) speed: Speed,
     /// Start of the time that the next counts took: the last counts, or the first lease after the worker held none.
-    pub(super) busy_since: Ticks,
+    pub(crate) busy_since: Ticks,
     /// Cost of the tasks whose counts this call submits.
-    pub(super) delivered: u64,
+    pub(crate) delivered: u64,
 }
 
 /// Measured speed; older measurements weigh less.
 #[derive(Debug, Default)]
-pub(super) struct Speed {
+pub(crate) struct Speed {
     cost: f64,
     seconds: f64,
 }
 
 impl Speed {
-    pub(super) fn measure(&mut self, cost: u64, took_ms: Ticks) {
+    pub(crate) fn measure(&mut self, cost: u64, took_ms: Ticks) {
         self.cost = self.cost * SPEED_DECAY + cost as f64;
         self.seconds = self.seconds * SPEED_DECAY + took_ms.max(1) as f64 / 1e3;
     }
 
     /// Returns the cost per second, once a task has finished.
-    pub(super) fn per_second(&self) -> Option<f64> {
+    pub(crate) fn per_second(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.cost / self.seconds)
     }
 }
 
 /// Result of registering a worker's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SessionUpdate {
+pub(crate) enum SessionUpdate {
     /// The session continues, or is the first.
     Known,
     /// The worker was restarted.
@@ -161,7 +117,7 @@ pub(super) enum SessionUpdate {
 impl Worker {
     /// Registers the session of a call.
     /// `silent`: the current session has not called for so long that an earlier one may replace it.
-    pub(super) fn register_session(&mut self, info: &WorkerInfo, silent: bool) -> SessionUpdate {
+    pub(crate) fn register_session(&mut self, info: &WorkerInfo, silent: bool) -> SessionUpdate {
         if self.past_sessions.contains(&info.session) {
             if !silent {
                 return SessionUpdate::Superseded;
@@ -194,7 +150,7 @@ impl Worker {
     }
 
     /// Returns the runs of which the worker holds tasks.
-    pub(super) fn runs(&self) -> impl Iterator<Item = RunIx> + '_ {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = RunIx> + '_ {
         let mut next = self.leases.first();
         std::iter::from_fn(move || {
             let &(run, _) = next?;
@@ -204,7 +160,7 @@ impl Worker {
     }
 
     /// Returns whether the worker's counts came faster than any known machine could make them.
-    pub(super) fn is_implausible(&self) -> bool {
+    pub(crate) fn is_implausible(&self) -> bool {
         // A GPU is as fast as many threads.
         let threads = match self.info.device.as_str() {
             "" => self.info.threads.clamp(1, MAX_MACHINE_THREADS),
@@ -215,7 +171,7 @@ impl Worker {
     }
 
     /// Measures the speed from the counts of one call.
-    pub(super) fn measure_delivered(&mut self, now: Ticks) {
+    pub(crate) fn measure_delivered(&mut self, now: Ticks) {
         if self.delivered > 0 {
             // The times are rounded down.
             let took_ms = now.saturating_sub(self.busy_since) + 1;
@@ -225,22 +181,22 @@ impl Worker {
     }
 
     /// Returns whether the worker has left with a package and its promised return has not passed.
-    pub(super) fn is_away(&self) -> bool {
+    pub(crate) fn is_away(&self) -> bool {
         self.has_stopped && !self.leases.is_empty()
     }
 
     /// Returns the worker's number of threads; 0 while it is paused.
-    pub(super) fn threads_at_work(&self) -> u64 {
+    pub(crate) fn threads_at_work(&self) -> u64 {
         if self.paused.is_empty() { u64::from(self.info.threads) } else { 0 }
     }
 
-    pub(super) fn declines(&self, run: RunIx, now: Ticks) -> bool {
+    pub(crate) fn declines(&self, run: RunIx, now: Ticks) -> bool {
         let declined = self.declined.iter().find(|declined| declined.run == run);
         declined.is_some_and(|declined| now < declined.until)
     }
 
     /// Notes a decline of tasks of `run`; from the [`MAX_DECLINES`]-th on, it holds for `pause`.
-    pub(super) fn decline(&mut self, run: RunIx, now: Ticks, pause: Ticks) {
+    pub(crate) fn decline(&mut self, run: RunIx, now: Ticks, pause: Ticks) {
         let known = self.declined.iter().position(|declined| declined.run == run);
         let at = known.unwrap_or_else(|| {
             if self.declined.len() == MAX_DECLINED_RUNS {

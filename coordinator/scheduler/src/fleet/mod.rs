@@ -1,4 +1,7 @@
-//! The fleet: all known workers, by index and by ID.
+//! The fleet: all known workers, by index and by ID. Their tasks are in [`crate::run`].
+
+mod reputation;
+mod worker;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,8 +11,30 @@ use std::{
 
 use common::{run::WorkerId, sync::WorkerInfo};
 
-use super::{WorkerIx, clock::Ticks, referee::OWN_REFEREE, trust::Reputation, worker::Worker};
-use crate::ledger::{Caller, Confirmation, Principal};
+pub(crate) use self::{
+    reputation::Reputation,
+    worker::{REFERENCE_SPEED, SessionUpdate, Speed, Worker},
+};
+
+use crate::{
+    clock::Ticks,
+    ledger::{AuthorIx, Caller, Confirmation, Principal, tasks::TaskIx},
+};
+
+/// Index of a run in the scheduler.
+pub(crate) type RunIx = usize;
+
+/// Index of a worker in [`Workers`]: as an author of counts, too.
+pub(crate) type WorkerIx = AuthorIx;
+
+/// Key of a lease within one worker.
+pub(crate) type LeaseIx = (RunIx, TaskIx);
+
+/// The worker ID under which the coordinator's own counts are journaled.
+pub const REFEREE: WorkerId = WorkerId(0x7265_6665_7265_6500_0000_0000_0000_0000);
+
+/// The index of the coordinator's own referee among the workers.
+pub(crate) const OWN_REFEREE: WorkerIx = 0;
 
 /// Time for which a stopped worker is still shown.
 const STOPPED_SHOWN_MS: Ticks = 600_000;
@@ -25,8 +50,8 @@ const LOST_SHOWN_MS: Ticks = 3_600_000;
 
 /// A worker: its permanent identity, and its state while it is remembered.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
-    pub(super) id: WorkerId,
+pub(crate) struct Slot {
+    pub(crate) id: WorkerId,
     /// `None` once the worker is forgotten and only its index is in use.
     worker: Option<Box<Worker>>,
     /// Whether tasks refer to the index, which then never names another worker.
@@ -34,32 +59,32 @@ pub(super) struct Slot {
     /// The host that the worker names, once it has called.
     host: Option<u64>,
     /// Number of passed self-tests on record.
-    pub(super) stored_self_tests: u64,
+    pub(crate) stored_self_tests: u64,
     /// Whether an operator trusts the worker's token to referee.
-    pub(super) trusted: bool,
+    pub(crate) trusted: bool,
     /// Machine and token of the worker; unknown before its first call or count.
-    pub(super) principal: Principal,
+    pub(crate) principal: Principal,
     is_identified: bool,
     /// Whether the worker has vanished with a lease, and counted nothing since.
-    pub(super) vanished: bool,
+    pub(crate) vanished: bool,
     token: Token,
-    pub(super) reputation: Reputation,
+    pub(crate) reputation: Reputation,
 }
 
 /// The name of a token, if the worker has one.
 type Token = Option<Arc<str>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Workers {
+pub(crate) struct Workers {
     slots: Vec<Slot>,
     free: Vec<WorkerIx>,
     by_id: HashMap<WorkerId, WorkerIx>,
     /// The machines that were found wrong.
-    pub(super) barred: BTreeSet<WorkerIx>,
+    pub(crate) barred: BTreeSet<WorkerIx>,
     /// The tokens with too many of them.
     distrusted_tokens: BTreeSet<Token>,
     /// The tokens that an operator trusted before the start.
-    pub(super) trusted_tokens: BTreeSet<Token>,
+    pub(crate) trusted_tokens: BTreeSet<Token>,
     remembered: usize,
     deadlines: BTreeSet<(Ticks, WorkerIx)>,
     /// Lost and stopped workers by the time when they are forgotten.
@@ -78,19 +103,19 @@ impl Index<WorkerIx> for Workers {
 
 impl Workers {
     /// Returns whether an operator trusted a token of workers in other processes before the start.
-    pub(super) fn has_trusted_token(&self) -> bool {
+    pub(crate) fn has_trusted_token(&self) -> bool {
         self.trusted_tokens.iter().any(|token| token.as_deref() != Some(Caller::LOCAL))
     }
 
     /// Returns the index of a worker that tasks refer to.
-    pub(super) fn pinned(&mut self, id: WorkerId) -> WorkerIx {
+    pub(crate) fn pinned(&mut self, id: WorkerId) -> WorkerIx {
         let worker = self.number(id);
         self.pin(worker);
         worker
     }
 
     /// Reserves an index forever.
-    pub(super) fn pin(&mut self, worker: WorkerIx) {
+    pub(crate) fn pin(&mut self, worker: WorkerIx) {
         self.slots[worker as usize].pinned = true;
     }
 
@@ -114,7 +139,7 @@ impl Workers {
     }
 
     /// Adds a worker unless it is known; `None` if there is no room for it.
-    pub(super) fn remember(&mut self, info: &WorkerInfo, most: usize) -> Option<WorkerIx> {
+    pub(crate) fn remember(&mut self, info: &WorkerInfo, most: usize) -> Option<WorkerIx> {
         let known = self.by_id.get(&info.id).copied();
         if known.is_some_and(|worker| self.find(worker).is_some()) {
             return known;
@@ -159,7 +184,7 @@ impl Workers {
 
     /// Forgets workers that were gone for long enough, except barred ones.
     /// Returns those whose promised return has passed: they are lost.
-    pub(super) fn forget_gone(&mut self, now: Ticks) -> Vec<WorkerIx> {
+    pub(crate) fn forget_gone(&mut self, now: Ticks) -> Vec<WorkerIx> {
         let mut lost = Vec::new();
         while let Some(&(at, worker)) = self.gone.first()
             && at <= now
@@ -179,13 +204,13 @@ impl Workers {
     }
 
     /// Marks a drained worker as stopped.
-    pub(super) fn stop(&mut self, worker: WorkerIx) {
+    pub(crate) fn stop(&mut self, worker: WorkerIx) {
         let forget_at = self.get(worker).seen + STOPPED_SHOWN_MS;
         self.leave(worker, forget_at);
     }
 
     /// Disconnects a worker that does not call before `until`; with leases, it is away.
-    pub(super) fn leave(&mut self, worker: WorkerIx, until: Ticks) {
+    pub(crate) fn leave(&mut self, worker: WorkerIx, until: Ticks) {
         self.get_mut(worker).has_stopped = true;
         self.disconnect(worker, until);
     }
@@ -205,12 +230,12 @@ impl Workers {
         self.gone.insert((forget_at, worker));
     }
 
-    pub(super) fn set_vanished(&mut self, worker: WorkerIx, vanished: bool) {
+    pub(crate) fn set_vanished(&mut self, worker: WorkerIx, vanished: bool) {
         self.slots[worker as usize].vanished = vanished;
     }
 
     /// Returns the reputation of a worker and reserves its index.
-    pub(super) fn reputation_mut(&mut self, worker: WorkerIx) -> &mut Reputation {
+    pub(crate) fn reputation_mut(&mut self, worker: WorkerIx) -> &mut Reputation {
         let slot = &mut self.slots[worker as usize];
         slot.pinned = true;
         &mut slot.reputation
@@ -218,7 +243,7 @@ impl Workers {
 
     /// Sets a worker's machine and token once known; returns whether they match.
     /// The coordinator issues a secret for one token, and derives the machine and the worker's ID from it.
-    pub(super) fn identify(&mut self, worker: WorkerIx, principal: &Principal) -> bool {
+    pub(crate) fn identify(&mut self, worker: WorkerIx, principal: &Principal) -> bool {
         let slot = &mut self.slots[worker as usize];
         if slot.is_identified {
             return slot.principal == *principal;
@@ -231,7 +256,7 @@ impl Workers {
     }
 
     /// Sets the host that a worker names, and whether its token is trusted.
-    pub(super) fn set_host(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
+    pub(crate) fn set_host(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
         let slot = &mut self.slots[worker as usize];
         (slot.host, slot.trusted) = (Some(host), trusted);
     }
@@ -243,7 +268,7 @@ impl Workers {
 
     /// Returns whether two workers may share hardware.
     /// Workers of unknown machines are treated as one: omitting the machine must not make them independent.
-    pub(super) fn same_machine(&self, one: WorkerIx, other: WorkerIx) -> bool {
+    pub(crate) fn same_machine(&self, one: WorkerIx, other: WorkerIx) -> bool {
         let (a, b) = (&self[one], &self[other]);
         let same_host = a.host.is_some() && a.host == b.host;
         same_host || a.principal.same_machine(&b.principal)
@@ -251,14 +276,14 @@ impl Workers {
 
     /// Returns all workers with this one's token, itself included: each is a machine.
     /// The coordinator's referee, which has no token, is not one of them.
-    pub(super) fn of_same_token(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
+    pub(crate) fn of_same_token(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
         let token = &self[worker].token;
         self.all().filter(move |&other| self[other].token == *token && other != OWN_REFEREE)
     }
 
     /// Returns whether a worker may call with a token that admits `most` machines.
     /// It may if it is connected or away with the token, or fewer than `most` others are, or are barred.
-    pub(super) fn has_room(&self, id: WorkerId, token: Option<&str>, most: usize) -> bool {
+    pub(crate) fn has_room(&self, id: WorkerId, token: Option<&str>, most: usize) -> bool {
         let shares = |worker: &WorkerIx| self.token(*worker) == token;
         let known = self.by_id.get(&id).filter(|worker| self.is_live(**worker) && shares(worker));
         let uses = |&other: &WorkerIx| {
@@ -269,33 +294,33 @@ impl Workers {
     }
 
     /// Returns every index in use.
-    pub(super) fn all(&self) -> impl Iterator<Item = WorkerIx> + '_ {
+    pub(crate) fn all(&self) -> impl Iterator<Item = WorkerIx> + '_ {
         let known = |slot: &Slot| slot.worker.is_some() || slot.pinned;
         (0..).zip(&self.slots).filter(move |(_, slot)| known(slot)).map(|(number, _)| number)
     }
 
-    pub(super) fn is_barred(&self, worker: WorkerIx) -> bool {
+    pub(crate) fn is_barred(&self, worker: WorkerIx) -> bool {
         self.barred.contains(&worker)
     }
 
     /// Returns whether the worker of an identity is barred.
-    pub(super) fn is_known_barred(&self, id: WorkerId) -> bool {
+    pub(crate) fn is_known_barred(&self, id: WorkerId) -> bool {
         self.by_id.get(&id).is_some_and(|&worker| self.is_barred(worker))
     }
 
-    pub(super) fn bar(&mut self, worker: WorkerIx) {
+    pub(crate) fn bar(&mut self, worker: WorkerIx) {
         self.pin(worker);
         self.barred.insert(worker);
         self.weigh_token(worker);
     }
 
-    pub(super) fn readmit(&mut self, worker: WorkerIx) {
+    pub(crate) fn readmit(&mut self, worker: WorkerIx) {
         self.barred.remove(&worker);
         self.weigh_token(worker);
     }
 
     /// Doubts a worker's token if enough of its machines are barred.
-    pub(super) fn weigh_token(&mut self, worker: WorkerIx) {
+    pub(crate) fn weigh_token(&mut self, worker: WorkerIx) {
         let token = self[worker].token.clone();
         let barred = self.of_same_token(worker).filter(|&other| self.is_barred(other)).count();
         let counted = |other: &WorkerIx| self[*other].reputation.has_counted;
@@ -308,7 +333,7 @@ impl Workers {
     }
 
     /// Returns whether nobody has confirmed a count of this machine, and many with its token were wrong.
-    pub(super) fn is_distrusted(&self, worker: WorkerIx) -> bool {
+    pub(crate) fn is_distrusted(&self, worker: WorkerIx) -> bool {
         self.distrusted_tokens.contains(&self[worker].token)
             && !self[worker].reputation.is_checked
             && !self.is_referee(worker)
@@ -316,26 +341,26 @@ impl Workers {
     }
 
     /// Returns whether a worker is the one in the coordinator's own process.
-    pub(super) fn is_local(&self, worker: WorkerIx) -> bool {
+    pub(crate) fn is_local(&self, worker: WorkerIx) -> bool {
         self.token(worker) == Some(Caller::LOCAL)
     }
 
     /// Returns whether an operator trusts a worker to referee, and it is not barred.
-    pub(super) fn is_referee(&self, worker: WorkerIx) -> bool {
+    pub(crate) fn is_referee(&self, worker: WorkerIx) -> bool {
         self[worker].trusted && !self.is_barred(worker)
     }
 
-    pub(super) fn raise_stored_self_tests(&mut self, worker: WorkerIx, passed: u64) {
+    pub(crate) fn raise_stored_self_tests(&mut self, worker: WorkerIx, passed: u64) {
         let stored = &mut self.slots[worker as usize].stored_self_tests;
         *stored = passed.max(*stored);
     }
 
-    pub(super) fn token(&self, worker: WorkerIx) -> Option<&str> {
+    pub(crate) fn token(&self, worker: WorkerIx) -> Option<&str> {
         self[worker].token.as_deref()
     }
 
     /// Returns how a count by `other` confirms an equal one by `first`.
-    pub(super) fn confirmed_by(&self, first: WorkerIx, other: WorkerIx) -> Confirmation {
+    pub(crate) fn confirmed_by(&self, first: WorkerIx, other: WorkerIx) -> Confirmation {
         if self.same_machine(first, other) {
             return Confirmation::SameMachine;
         }
@@ -343,12 +368,12 @@ impl Workers {
     }
 
     /// Returns a worker's display name; empty if it has none or was forgotten.
-    pub(super) fn name(&self, worker: WorkerIx) -> &str {
+    pub(crate) fn name(&self, worker: WorkerIx) -> &str {
         self.find(worker).map_or("", |known| &known.info.name)
     }
 
     /// Returns a worker's display name with the start of its identity.
-    pub(super) fn shown(&self, worker: WorkerIx) -> String {
+    pub(crate) fn shown(&self, worker: WorkerIx) -> String {
         let id = self[worker].id.to_string();
         let short = id.get(..8).unwrap_or(&id);
         match self.name(worker) {
@@ -361,37 +386,37 @@ impl Workers {
     ///
     /// # Panics
     /// If the worker was forgotten. Workers that call, hold leases or are live never are.
-    pub(super) fn get(&self, worker: WorkerIx) -> &Worker {
+    pub(crate) fn get(&self, worker: WorkerIx) -> &Worker {
         self.find(worker).expect("remembered")
     }
 
-    pub(super) fn get_mut(&mut self, worker: WorkerIx) -> &mut Worker {
+    pub(crate) fn get_mut(&mut self, worker: WorkerIx) -> &mut Worker {
         self.find_mut(worker).expect("remembered")
     }
 
-    pub(super) fn find(&self, worker: WorkerIx) -> Option<&Worker> {
+    pub(crate) fn find(&self, worker: WorkerIx) -> Option<&Worker> {
         self[worker].worker.as_deref()
     }
 
-    pub(super) fn find_mut(&mut self, worker: WorkerIx) -> Option<&mut Worker> {
+    pub(crate) fn find_mut(&mut self, worker: WorkerIx) -> Option<&mut Worker> {
         self.slots[worker as usize].worker.as_deref_mut()
     }
 
-    pub(super) fn with_id(&self, id: WorkerId) -> Option<&Worker> {
+    pub(crate) fn with_id(&self, id: WorkerId) -> Option<&Worker> {
         self.find(*self.by_id.get(&id)?)
     }
 
-    pub(super) fn find_live(&mut self, id: WorkerId) -> Option<&mut Worker> {
+    pub(crate) fn find_live(&mut self, id: WorkerId) -> Option<&mut Worker> {
         let worker = *self.by_id.get(&id)?;
         self.find_mut(worker).filter(|known| known.deadline.is_some() && known.session.is_some())
     }
 
-    pub(super) fn find_away(&self, id: WorkerId) -> Option<WorkerIx> {
+    pub(crate) fn find_away(&self, id: WorkerId) -> Option<WorkerIx> {
         let worker = *self.by_id.get(&id)?;
         self.find(worker).filter(|known| known.is_away()).map(|_| worker)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerIx, &Worker)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkerIx, &Worker)> {
         (0..).zip(&self.slots).filter_map(|(number, slot)| {
             let worker = slot.worker.as_deref()?;
             Some((number, worker))
@@ -399,21 +424,21 @@ impl Workers {
     }
 
     /// Returns the number of workers that called within the duration of a lease.
-    pub(super) fn live(&self) -> usize {
+    pub(crate) fn live(&self) -> usize {
         self.deadlines.len()
     }
 
     /// Returns the connected workers, those with the oldest call first.
-    pub(super) fn connected(&self) -> impl Iterator<Item = WorkerIx> + '_ {
+    pub(crate) fn connected(&self) -> impl Iterator<Item = WorkerIx> + '_ {
         self.deadlines.iter().map(|&(_, worker)| worker)
     }
 
     /// Returns the number of threads of connected, unpaused workers; at least 1.
-    pub(super) fn live_threads(&self) -> u64 {
+    pub(crate) fn live_threads(&self) -> u64 {
         self.live_threads.max(1)
     }
 
-    pub(super) fn expect_by(&mut self, worker: WorkerIx, deadline: Ticks) {
+    pub(crate) fn expect_by(&mut self, worker: WorkerIx, deadline: Ticks) {
         let known = self.get_mut(worker);
         let threads = known.threads_at_work();
         let before = known.deadline.replace(deadline);
@@ -430,14 +455,14 @@ impl Workers {
     }
 
     /// Returns when the next worker is lost or forgotten.
-    pub(super) fn next_deadline(&self) -> Option<Ticks> {
+    pub(crate) fn next_deadline(&self) -> Option<Ticks> {
         let lost = self.deadlines.first();
         let forgotten = self.gone.first();
         lost.into_iter().chain(forgotten).map(|&(at, _)| at).min()
     }
 
     /// Removes and returns a worker whose deadline has passed: it is lost.
-    pub(super) fn pop_lost(&mut self, now: Ticks) -> Option<WorkerIx> {
+    pub(crate) fn pop_lost(&mut self, now: Ticks) -> Option<WorkerIx> {
         let &(deadline, worker) = self.deadlines.first()?;
         if deadline > now {
             return None;

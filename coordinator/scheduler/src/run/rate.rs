@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::clock::Ticks;
+use crate::clock::Ticks;
 
 const BUCKET_MS: u64 = 5_000;
 const BUCKETS: u64 = 60;
 
 /// Results of the last five minutes.
 #[derive(Debug, Default)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     /// Number of the bucket, solutions and cost, also that of rechecks; ascending.
     buckets: VecDeque<(u64, f64, f64)>,
     /// Time of the first grant.
@@ -17,11 +17,11 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    pub(super) fn begin(&mut self, now: Ticks) {
+    pub(crate) fn begin(&mut self, now: Ticks) {
         self.first_grant.get_or_insert(now);
     }
 
-    pub(super) fn add(&mut self, count: u64, cost: u64, now: Ticks) {
+    pub(crate) fn add(&mut self, count: u64, cost: u64, now: Ticks) {
         self.begin(now);
         let bucket = now / BUCKET_MS;
         while self.buckets.front().is_some_and(|&(old, ..)| old + BUCKETS <= bucket) {
@@ -37,7 +37,7 @@ impl Rate {
     }
 
     /// Returns solutions and cost per second.
-    pub(super) fn per_second(&self, now: Ticks) -> (f64, f64) {
+    pub(crate) fn per_second(&self, now: Ticks) -> (f64, f64) {
         let oldest = (now / BUCKET_MS).saturating_sub(BUCKETS - 1);
         let recent = self.buckets.iter().filter(|&&(at, ..)| at >= oldest);
         let (solutions, cost) =
@@ -47,7 +47,7 @@ impl Rate {
     }
 
     /// Returns the time over which results are averaged.
-    pub(super) fn window_ms(&self, now: Ticks) -> Ticks {
+    pub(crate) fn window_ms(&self, now: Ticks) -> Ticks {
         let oldest = (now / BUCKET_MS).saturating_sub(BUCKETS - 1);
         let first_grant = self.first_grant.unwrap_or(now).max(oldest * BUCKET_MS);
         now.saturating_sub(first_grant).max(1_000)

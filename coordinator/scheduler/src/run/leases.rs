@@ -2,19 +2,67 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    super::{
-        TaskIx, WorkerIx,
-        clock::Ticks,
-        worker::{Lease, Purpose},
-    },
-    Run,
+use common::count::Orientation;
+
+use super::Run;
+use crate::{
+    clock::Ticks,
+    fleet::WorkerIx,
+    ledger::{Stage, tasks::TaskIx},
 };
-use crate::ledger::Stage;
 
 /// Minimum time from the first lease of a task until the coordinator's referee may count it.
 const MIN_OVERDUE_MS: Ticks = 30_000;
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The first count of a task.
+    #[default]
+    Count,
+    /// A recheck of a done task.
+    Recheck,
+    /// A referee's count of a disputed task.
+    Recount,
+}
+
+/// A task leased to one worker.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Lease {
+    pub(crate) epoch: u64,
+    pub(crate) purpose: Purpose,
+    pub(crate) orientation: Orientation,
+    /// Whether the worker has named the lease in a sync.
+    pub(crate) seen: bool,
+    /// Number of replies that granted the lease before it was seen.
+    pub(crate) grants: u8,
+    /// Time of the first call that said a thread has started the task.
+    pub(crate) started: Option<Ticks>,
+    pub(crate) cost_done: u64,
+    pub(crate) granted: Ticks,
+    /// The same by the wall clock; 0 in a lease found on disk until its worker names it.
+    pub(crate) granted_unix_ms: u64,
+    /// Promised return of the package that holds the lease; 0 for the lease of a connected worker.
+    pub(crate) return_unix_ms: u64,
+    /// Time from which the task waited for this recheck; 0 for other purposes.
+    pub(crate) queued: Ticks,
+    /// Time until which the worker may be expected to deliver; then the lease keeps nobody else from the task.
+    pub(crate) fresh_until: Ticks,
+    /// Whether this process granted the lease: its time from grant to count is known.
+    pub(crate) is_timed: bool,
+    /// Whether this process granted the lease or has verified its proof.
+    pub(crate) is_proven: bool,
+    /// Number of the worker's sync that last named the lease.
+    pub(crate) round: u64,
+}
+
+impl Lease {
+    /// Creates a lease that its worker has not named yet.
+    pub(crate) fn new(epoch: u64, purpose: Purpose, granted: Ticks) -> Self {
+        Self { epoch, purpose, granted, grants: 1, ..Self::default() }
+    }
+}
+
+/// The leases of a run's tasks, and sums over them.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Leases {
     by_task: BTreeMap<TaskIx, Vec<(WorkerIx, Lease)>>,
@@ -24,9 +72,13 @@ pub(crate) struct Leases {
     /// Number of leases in packages.
     pub(crate) away: usize,
     /// Number of the other leases.
-    pub(super) connected: usize,
+    pub(crate) connected: usize,
     /// Done cost of all leased tasks, as their workers report it.
     pub(crate) cost_done: u64,
+    /// The highest epoch that may have been issued for each task.
+    epochs: Vec<u64>,
+    /// Tasks that were leased and are not done, with the time at which the first lease is no longer fresh.
+    overdue_at: BTreeMap<TaskIx, Ticks>,
 }
 
 /// Leased tasks with a single holder, by the time of the grant.
@@ -37,6 +89,21 @@ pub(crate) struct SingleHolders {
 }
 
 impl Leases {
+    pub(super) fn new(tasks: u64) -> Self {
+        let size = usize::try_from(tasks).expect("at most MAX_TASKS");
+        Self { epochs: vec![0; size], ..Self::default() }
+    }
+
+    /// Returns the tasks that nobody delivered in the time in which their first lease was fresh.
+    pub(super) fn overdue(&self, now: Ticks) -> impl Iterator<Item = TaskIx> + '_ {
+        let overdue = self.overdue_at.iter().filter(move |&(_, &at)| at <= now);
+        overdue.map(|(&task, _)| task)
+    }
+
+    pub(super) fn forget_overdue(&mut self, task: TaskIx) {
+        self.overdue_at.remove(&task);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.by_task.is_empty()
     }
@@ -94,7 +161,12 @@ impl Leases {
 
     /// Returns whether the cost and the single holders follow from the leases.
     pub(crate) fn is_consistent(&self) -> bool {
-        let mut again = Self { by_task: self.by_task.clone(), ..Self::default() };
+        let mut again = Self {
+            by_task: self.by_task.clone(),
+            epochs: self.epochs.clone(),
+            overdue_at: self.overdue_at.clone(),
+            ..Self::default()
+        };
         self.by_task.iter().for_each(|(&task, leases)| again.count(task, leases, true));
         again == *self
     }
@@ -137,11 +209,11 @@ impl Run {
         now: Ticks,
     ) {
         self.raise_epoch(task, lease.epoch);
-        self.rate.begin(now);
+        self.time.rate.begin(now);
         match lease.purpose {
             Purpose::Count => {
                 let overdue_at = lease.fresh_until.max(now + MIN_OVERDUE_MS);
-                self.overdue_at.entry(task).or_insert(overdue_at);
+                self.leases.overdue_at.entry(task).or_insert(overdue_at);
                 if self.tasks.stage(task) != Stage::Leased {
                     self.enter(task, Stage::Leased);
                 }
@@ -150,7 +222,7 @@ impl Run {
                 let done = self.tasks.done(task).expect("rechecked tasks are done");
                 // A second holder's recheck has waited as long as the first's.
                 let held = self.leases_of(task).iter().map(|(_, lease)| lease.queued).min();
-                let queued = self.rechecks.remove(&(done.first.author, task)).or(held);
+                let queued = self.rechecks.queue.remove(&(done.first.author, task)).or(held);
                 lease.queued = queued.unwrap_or(now);
             }
             Purpose::Recount => {}
@@ -177,15 +249,20 @@ impl Run {
         });
     }
 
+    /// Returns the highest epoch that may have been issued for a task; 0 if none.
+    pub(crate) fn epoch(&self, task: TaskIx) -> u64 {
+        self.leases.epochs[task as usize]
+    }
+
     /// Raises a task's highest epoch to at least this one.
     pub(crate) fn raise_epoch(&mut self, task: TaskIx, epoch: u64) {
-        let highest = &mut self.epochs[task as usize];
+        let highest = &mut self.leases.epochs[task as usize];
         *highest = epoch.max(*highest);
     }
 
     /// Skips all epochs up to this one: a crash may have lost their leases.
     pub(crate) fn raise_epochs(&mut self, epoch: u64) {
-        for highest in &mut self.epochs {
+        for highest in &mut self.leases.epochs {
             *highest = epoch.max(*highest);
         }
     }

@@ -1,20 +1,24 @@
 //! The scheduler's own time: it never runs backwards and never jumps.
 
-use super::Millis;
+/// Wall-clock time in milliseconds since 1970; in a simulation, of any origin.
+///
+/// It may jump in either direction: the scheduler's time follows in bounded steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millis(pub u64);
 
 /// Milliseconds of the scheduler's own time.
-pub(super) type Ticks = u64;
+pub(crate) type Ticks = u64;
 
 /// Maximum step of the scheduler's time between two readings.
 /// A forward jump of the wall clock ends no lease with more than this left. Readings are closer together.
-pub(super) const MAX_STEP_MS: Ticks = 60_000;
+pub(crate) const MAX_STEP_MS: Ticks = 60_000;
 
 /// Clock that follows the wall clock, forwards only, in bounded steps.
 ///
 /// A host that slept, or whose clock was set, must not lose all leases before their workers can renew them;
 /// nor may a clock that is set back keep leases alive forever.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     last: Option<Millis>,
     ticks: Ticks,
     /// The first reading.
@@ -23,7 +27,7 @@ pub(super) struct Clock {
 
 impl Clock {
     /// Takes a reading of the wall clock.
-    pub(super) fn read(&mut self, now: Millis) -> Ticks {
+    pub(crate) fn read(&mut self, now: Millis) -> Ticks {
         if self.last.is_none() {
             self.began = now;
         }
@@ -32,24 +36,24 @@ impl Clock {
         self.ticks
     }
 
-    pub(super) fn ticks(&self) -> Ticks {
+    pub(crate) fn ticks(&self) -> Ticks {
         self.ticks
     }
 
     /// Returns the scheduler's time at a reading of the wall clock, without taking it.
-    pub(super) fn at(&self, now: Millis) -> Ticks {
+    pub(crate) fn at(&self, now: Millis) -> Ticks {
         let step = self.last.map_or(0, |last| now.0.saturating_sub(last.0));
         self.ticks + step.min(MAX_STEP_MS)
     }
 
     /// Converts the scheduler's time to Unix time, without the steps of the wall clock since the start.
     /// The result can be compared with times that earlier processes stored.
-    pub(super) fn steady(&self, ticks: Ticks) -> Millis {
+    pub(crate) fn steady(&self, ticks: Ticks) -> Millis {
         Millis(self.began.0.saturating_add(ticks))
     }
 
     /// Converts the scheduler's time to wall-clock time, if both advance equally.
-    pub(super) fn wall(&self, ticks: Ticks) -> Millis {
+    pub(crate) fn wall(&self, ticks: Ticks) -> Millis {
         let last = self.last.unwrap_or_default();
         Millis(last.0.saturating_add(ticks.saturating_sub(self.ticks)))
     }
@@ -57,16 +61,16 @@ impl Clock {
 
 /// SplitMix64 (Steele, Lea, Flood 2014), good enough for jitter.
 #[derive(Debug)]
-pub(super) struct Jitter(pub(super) u64);
+pub(crate) struct Jitter(pub(crate) u64);
 
 impl Jitter {
     /// Returns `value` ± 20 %.
-    pub(super) fn spread(&mut self, value: u64) -> u64 {
+    pub(crate) fn spread(&mut self, value: u64) -> u64 {
         let fifth = value / 5;
         value - fifth + self.next() % (2 * fifth + 1)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 

@@ -4,9 +4,9 @@
 //! same. So all parked tasks are retried, one at a time. After a success the next trial starts immediately;
 //! after a failure it waits twice as long.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{TaskIx, WorkerIx, clock::Ticks};
+use crate::{clock::Ticks, fleet::WorkerIx, ledger::tasks::TaskIx};
 
 /// Time from the first parked task to its trial.
 const MIN_TRIAL_INTERVAL_MS: Ticks = 60_000;
@@ -21,14 +21,16 @@ const MAX_FAILED_WORKERS: usize = 5;
 const MAX_FAILED_ATTEMPTS: usize = 20;
 
 /// Returns whether the failed attempts of these workers are enough to park a task.
-pub(super) fn should_park(failed: &[WorkerIx]) -> bool {
+pub(crate) fn should_park(failed: &[WorkerIx]) -> bool {
     let distinct: BTreeSet<_> = failed.iter().collect();
     distinct.len() >= MAX_FAILED_WORKERS || failed.len() >= MAX_FAILED_ATTEMPTS
 }
 
-/// The parked tasks of one run.
+/// The failed attempts at the tasks of one run, and those that are parked.
 #[derive(Debug, Default)]
-pub(super) struct Parking {
+pub(crate) struct Parking {
+    /// The workers of the failed attempts at each open task, in order.
+    failed: BTreeMap<TaskIx, Vec<WorkerIx>>,
     tasks: BTreeSet<TaskIx>,
     /// The task that is being retried, until it is done or parked again.
     trial: Option<TaskIx>,
@@ -39,7 +41,7 @@ pub(super) struct Parking {
 }
 
 impl Parking {
-    pub(super) fn park(&mut self, task: TaskIx, now: Ticks) {
+    pub(crate) fn park(&mut self, task: TaskIx, now: Ticks) {
         if self.trial == Some(task) {
             self.trial = None;
             self.interval_ms = (2 * self.interval_ms).min(MAX_TRIAL_INTERVAL_MS);
@@ -52,12 +54,12 @@ impl Parking {
     }
 
     /// Removes a task that is no longer parked.
-    pub(super) fn leave(&mut self, task: TaskIx) {
+    pub(crate) fn leave(&mut self, task: TaskIx) {
         self.tasks.remove(&task);
     }
 
     /// Notes that a task is done: if it was on trial, the next trial is due.
-    pub(super) fn counted(&mut self, task: TaskIx, now: Ticks) {
+    pub(crate) fn counted(&mut self, task: TaskIx, now: Ticks) {
         if self.trial == Some(task) {
             self.trial = None;
             self.interval_ms = MIN_TRIAL_INTERVAL_MS;
@@ -66,7 +68,7 @@ impl Parking {
     }
 
     /// Starts the next trial if its time has come; returns the task.
-    pub(super) fn next_trial(&mut self, now: Ticks) -> Option<TaskIx> {
+    pub(crate) fn next_trial(&mut self, now: Ticks) -> Option<TaskIx> {
         if self.next_at > now || self.trial.is_some() {
             return None;
         }
@@ -77,23 +79,38 @@ impl Parking {
         self.trial
     }
 
-    /// Forgets the trial; returns all parked tasks.
-    pub(super) fn free_all(&mut self) -> Vec<TaskIx> {
+    /// Forgets the trial and the failures of all parked tasks; returns the tasks.
+    pub(crate) fn free_all(&mut self) -> Vec<TaskIx> {
         self.trial = None;
         self.last = None;
+        self.failed.retain(|task, _| !self.tasks.contains(task));
         self.tasks.iter().copied().collect()
     }
 
+    /// Returns the workers of a task's failed attempts.
+    pub(crate) fn failed(&self, task: TaskIx) -> &[WorkerIx] {
+        self.failed.get(&task).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn note_failed(&mut self, task: TaskIx, worker: WorkerIx) {
+        self.failed.entry(task).or_default().push(worker);
+    }
+
+    /// Forgets the failed attempts at a task that has a count.
+    pub(crate) fn forget_failed(&mut self, task: TaskIx) {
+        self.failed.remove(&task);
+    }
+
     /// Returns the start of the next trial; `None` during one or without parked tasks.
-    pub(super) fn next_trial_at(&self) -> Option<Ticks> {
+    pub(crate) fn next_trial_at(&self) -> Option<Ticks> {
         (!self.tasks.is_empty() && self.trial.is_none()).then_some(self.next_at)
     }
 
-    pub(super) fn on_trial(&self) -> Option<TaskIx> {
+    pub(crate) fn on_trial(&self) -> Option<TaskIx> {
         self.trial
     }
 
-    pub(super) fn tasks(&self) -> &BTreeSet<TaskIx> {
+    pub(crate) fn tasks(&self) -> &BTreeSet<TaskIx> {
         &self.tasks
     }
 }

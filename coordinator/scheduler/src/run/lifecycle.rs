@@ -1,26 +1,41 @@
 //! States of a run, and when it ends.
 
-use super::{super::clock::Ticks, Run};
-use crate::ledger::{Change, Recheck, RunState, Settings, Stage};
+use super::Run;
+use crate::{
+    clock::Ticks,
+    ledger::{Change, Recheck, RunState, Settings, Stage, tasks::TaskIx},
+};
 
 /// State of a run that commands change; restored if a command cannot be stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifecycle {
-    pub(super) state: RunState,
-    pub(super) settings: Settings,
+    pub(crate) state: RunState,
+    pub(crate) settings: Settings,
     /// Whether the run's completion was announced, and nothing that changes its checks is awaited since.
-    pub(super) is_announced: bool,
+    pub(crate) is_announced: bool,
     /// Number of the rechecks that an operator asked for after the run's end and that are not all made.
-    pub(super) asked: usize,
+    pub(crate) asked: usize,
     /// Time at which the run stalled: only disputed tasks without a referee are left.
     stalled_since: Option<Ticks>,
+    /// Start of the wait for another token, and how long counting had taken by then.
+    counted_since: Option<(Ticks, u64)>,
+    /// Time at which no recheck was awaited either.
+    pub(super) done_since: Option<Ticks>,
 }
 
 impl Lifecycle {
-    pub(super) fn of(state: RunState, settings: Settings) -> Self {
+    pub(crate) fn of(state: RunState, settings: Settings) -> Self {
         let is_announced =
             matches!(state, RunState::Complete | RunState::Contradicted | RunState::Disputed);
-        Self { state, settings, is_announced, asked: 0, stalled_since: None }
+        Self {
+            state,
+            settings,
+            is_announced,
+            asked: 0,
+            stalled_since: None,
+            counted_since: None,
+            done_since: None,
+        }
     }
 }
 
@@ -32,12 +47,12 @@ impl Run {
 
     /// Returns whether every task is done and no recheck is awaited.
     pub(crate) fn all_done(&self) -> bool {
-        self.is_counted() && self.rechecks.is_empty() && self.leases.is_empty()
+        self.is_counted() && self.rechecks.queue.is_empty() && self.leases.is_empty()
     }
 
     /// Returns whether every task is done, and no recheck waits for a worker.
     pub(crate) fn is_rechecked(&self) -> bool {
-        self.is_counted() && self.rechecks.is_empty()
+        self.is_counted() && self.rechecks.queue.is_empty()
     }
 
     /// Returns whether tasks of the run may be granted, now or once it is resumed.
@@ -93,7 +108,7 @@ impl Run {
     pub(crate) fn has_waiting(&self) -> bool {
         self.tasks.number(Stage::Pending) > 0
             || self.unassigned_disputes().next().is_some()
-            || !self.rechecks.is_empty()
+            || !self.rechecks.queue.is_empty()
     }
 
     pub(crate) fn is_announced(&self) -> bool {
@@ -105,24 +120,24 @@ impl Run {
     pub(crate) fn wait_for_tokens(&mut self, now: Ticks) {
         let counted = self.tasks.number(Stage::Done) + self.tasks.number(Stage::Disputed);
         let waits = counted == self.tasks.size() && self.life.settings.recheck == Recheck::All;
-        let since = self.counted_since.unwrap_or((now, self.elapsed_ms()));
+        let since = self.life.counted_since.unwrap_or((now, self.elapsed_ms()));
         let is_served = self.life.state == RunState::Running || self.is_rechecking();
-        self.counted_since = (waits && is_served).then_some(since);
+        self.life.counted_since = (waits && is_served).then_some(since);
     }
 
     /// Returns whether the run has waited for another token as long as its tasks took.
     pub(crate) fn has_waited_for_tokens(&self, now: Ticks) -> bool {
-        self.counted_since.is_some_and(|(since, took_ms)| now - since > took_ms)
+        self.life.counted_since.is_some_and(|(since, took_ms)| now - since > took_ms)
     }
 
     /// Returns whether all tasks are done and something else is awaited.
     pub(crate) fn is_ending(&self) -> bool {
-        self.is_open() && (self.counted_since.is_some() || self.done_since.is_some())
+        self.is_open() && (self.life.counted_since.is_some() || self.life.done_since.is_some())
     }
 
     /// Returns when the wait for random recounts began; sets it to now if unset.
     pub(crate) fn done_since(&mut self, now: Ticks) -> Ticks {
-        *self.done_since.get_or_insert(now)
+        *self.life.done_since.get_or_insert(now)
     }
 
     /// Announces the run's completion once; returns whether it did so now.
@@ -173,7 +188,7 @@ impl Run {
     /// Returns the number of done tasks whose recheck is awaited or in progress.
     pub(crate) fn awaited_rechecks(&self) -> usize {
         let running = self.held().filter(|&task| self.tasks.stage(task) == Stage::Done).count();
-        running + self.rechecks.len()
+        running + self.rechecks.queue.len()
     }
 
     /// Returns when the run stalled; sets the time to now if unset.
@@ -190,7 +205,7 @@ impl Run {
     }
 
     /// Restores an earlier state and removes the rechecks that were added since.
-    pub(crate) fn roll_back(&mut self, life: Lifecycle, added: &[super::TaskIx]) {
+    pub(crate) fn roll_back(&mut self, life: Lifecycle, added: &[TaskIx]) {
         self.life = life;
         for &task in added {
             self.remove_recheck(task);

@@ -1,0 +1,96 @@
+//! Pending tasks of a run, in the order in which they are granted.
+
+use std::collections::BTreeSet;
+
+use common::plan::Plan;
+
+use crate::ledger::{
+    Stage, Tasks,
+    tasks::{TaskIx, index},
+};
+
+/// Pending tasks: those that workers returned, and those that were never granted.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// Position in the plan's order; pending tasks before it are in `returned`.
+    next: u64,
+    returned: BTreeSet<TaskIx>,
+    /// The `returned` tasks of vanished workers: other tasks go first.
+    orphaned: BTreeSet<TaskIx>,
+}
+
+impl Pending {
+    /// Returns the next task that was never granted.
+    pub(super) fn next_fresh(&mut self, plan: &Plan, tasks: &Tasks) -> Option<TaskIx> {
+        while self.next < plan.tasks() {
+            let task = index(plan.task_at(self.next));
+            if tasks.stage(task) == Stage::Pending && !self.returned.contains(&task) {
+                return Some(task);
+            }
+            self.next += 1;
+        }
+        None
+    }
+
+    pub(super) fn upcoming<'a>(&self, plan: &'a Plan) -> impl Iterator<Item = TaskIx> + use<'a> {
+        (self.next..plan.tasks()).map(|position| index(plan.task_at(position)))
+    }
+
+    /// Adds a task that is pending again.
+    pub(super) fn give_back(&mut self, task: TaskIx) {
+        self.returned.insert(task);
+    }
+
+    /// Lets other tasks go before a returned one.
+    pub(super) fn orphan(&mut self, task: TaskIx) {
+        self.orphaned.insert(task);
+    }
+
+    /// Removes a task that is no longer pending.
+    pub(super) fn leave(&mut self, task: TaskIx) {
+        self.returned.remove(&task);
+        self.orphaned.remove(&task);
+    }
+
+    pub(crate) fn returned(&self) -> &BTreeSet<TaskIx> {
+        &self.returned
+    }
+
+    pub(crate) fn is_orphaned(&self, task: TaskIx) -> bool {
+        self.orphaned.contains(&task)
+    }
+
+    /// Returns whether every orphaned task was returned.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.orphaned.is_subset(&self.returned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::test_records;
+
+    #[test]
+    fn a_fresh_task_is_passed_once_and_a_returned_one_is_never_fresh() {
+        let plan = test_records::plan();
+        let mut tasks = Tasks::new(&plan);
+        let mut pending = Pending::default();
+        let order: Vec<_> = pending.upcoming(&plan).collect();
+        let lease = |pending: &mut Pending, tasks: &mut Tasks| {
+            let task = pending.next_fresh(&plan, tasks).unwrap();
+            tasks.enter(task, 1, Stage::Leased);
+            task
+        };
+        assert_eq!([0; 2].map(|_| lease(&mut pending, &mut tasks)), order[..2]);
+        tasks.enter(order[1], 1, Stage::Pending);
+        pending.give_back(order[1]);
+        pending.orphan(order[1]);
+        assert!(pending.is_orphaned(order[1]) && pending.is_consistent());
+        assert_eq!(lease(&mut pending, &mut tasks), order[2]);
+        pending.leave(order[1]);
+        assert!(pending.returned().is_empty() && !pending.is_orphaned(order[1]));
+        let rest: Vec<_> = pending.upcoming(&plan).collect();
+        assert_eq!(rest, order[2..], "tasks before the next one are not considered again");
+    }
+}
