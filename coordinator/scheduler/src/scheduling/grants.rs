@@ -8,7 +8,10 @@ use common::{
     sync::{Grant, Revocation, SyncReply, SyncRequest},
 };
 
-use super::{Scheduler, leases::LeaseEnd};
+use super::{
+    Scheduler,
+    leases::{BARRED, LeaseEnd},
+};
 use crate::{
     clock::Ticks,
     fleet::{REFERENCE_SPEED, RunIx, WorkerIx},
@@ -66,15 +69,17 @@ pub(super) struct Choice {
 }
 
 impl Scheduler {
-    pub(super) fn grant(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
-        let barred = self.workers.is_barred(worker);
-        let stops = request.draining || self.workers.get(worker).drain_requested;
-        if stops || barred || self.is_held_back(worker) {
-            return;
-        }
+    /// Grants tasks; an error is why there are none.
+    pub(super) fn grant(
+        &mut self,
+        worker: WorkerIx,
+        request: &SyncRequest,
+        reply: &mut SyncReply,
+    ) -> Result<(), String> {
+        self.check_grantable(worker, request)?;
         let seconds_wanted = request.seconds_wanted + self.yield_to_higher(worker, reply);
         if seconds_wanted.is_nan() || seconds_wanted <= 0.0 {
-            return;
+            return Err("the worker requested no work".to_owned());
         }
         let mut budget = self.budget(worker, seconds_wanted, reply);
         if self.is_on_probation(worker) || self.is_unproven(worker) {
@@ -110,6 +115,28 @@ impl Scheduler {
         if reply.grants.is_empty() {
             self.grant_copies(worker, budget, reply);
         }
+        if reply.grants.is_empty() { Err(self.idle_reason(worker)) } else { Ok(()) }
+    }
+
+    /// Checks that a worker may get tasks of any run; an error says why not.
+    fn check_grantable(&self, worker: WorkerIx, request: &SyncRequest) -> Result<(), String> {
+        let known = self.workers.get(worker);
+        let refusal = if self.workers.is_barred(worker) {
+            BARRED
+        } else if self.is_held_back(worker) {
+            "wrong counts with this token: its machines get work one by one, as they are checked"
+        } else if known.drain_requested {
+            "drained by an operator; restart the worker to resume"
+        } else if !known.paused.is_empty() {
+            return Err(format!("the worker is paused: {}", known.paused));
+        } else if request.draining {
+            "the worker is draining"
+        } else if known.leases.len() >= self.config.leases_per_worker {
+            return Err(format!("the worker holds {} leases, the maximum", known.leases.len()));
+        } else {
+            return Ok(());
+        };
+        Err(refusal.to_owned())
     }
 
     /// Revokes the leases that a worker has not started and whose runs have a lower priority than one that has

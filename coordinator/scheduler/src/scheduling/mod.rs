@@ -227,18 +227,29 @@ impl Scheduler {
     /// [`Self::poll_change`] yields is stored.
     pub fn sync_by(&mut self, caller: &Caller, request: &SyncRequest, now: Millis) -> SyncReply {
         self.advance(now);
-        let mut reply = SyncReply {
-            next_sync_ms: self.regular_sync_ms(),
-            lease_ms: self.lease_ms(),
-            ..SyncReply::default()
-        };
-        let worker = match self.admit(caller, &request.worker) {
-            Ok(worker) => worker,
+        let mut reply = SyncReply::default();
+        reply.next_sync_ms = match self.take_call(caller, request, &mut reply) {
+            Ok((worker, restarted)) => {
+                self.answer(worker, restarted, caller, request, &mut reply);
+                self.next_sync_ms(worker, request)
+            }
             Err(reason) => {
                 reply.reason = reason;
-                return reply;
+                self.regular_sync_ms()
             }
         };
+        reply.lease_ms = self.lease_ms();
+        reply
+    }
+
+    /// Takes what a worker reports; returns the worker and whether it was restarted, or why it gets nothing more.
+    fn take_call(
+        &mut self,
+        caller: &Caller,
+        request: &SyncRequest,
+        reply: &mut SyncReply,
+    ) -> Result<(WorkerIx, bool), String> {
+        let worker = self.admit(caller, &request.worker)?;
         for run in self.workers.get(worker).runs() {
             self.runs[run].confirm_time();
         }
@@ -255,16 +266,26 @@ impl Scheduler {
         self.measure_delivered(worker, &request.partials);
         self.take_self_tests(worker, request);
         reply.self_test_stored = true;
-        let restarted = match session {
-            SessionUpdate::Known => false,
-            SessionUpdate::Restarted => true,
+        match session {
+            SessionUpdate::Known => Ok((worker, false)),
+            SessionUpdate::Restarted => Ok((worker, true)),
             SessionUpdate::Superseded => {
-                reply.reason = "a newer process with this identity is connected: give each \
-                                worker a separate spool directory"
-                    .to_owned();
-                return reply;
+                Err("a newer process with this identity is connected: give each \
+                                              worker a separate spool directory"
+                    .to_owned())
             }
-        };
+        }
+    }
+
+    /// Answers a call: what the worker may keep, and what it gets.
+    fn answer(
+        &mut self,
+        worker: WorkerIx,
+        restarted: bool,
+        caller: &Caller,
+        request: &SyncRequest,
+        reply: &mut SyncReply,
+    ) {
         let known = self.workers.get_mut(worker);
         known.seen = self.clock.ticks();
         known.draining = request.draining || known.drain_requested;
@@ -276,19 +297,23 @@ impl Scheduler {
         reply.drain = known.drain_requested;
         let deadline = self.clock.ticks() + self.lease_ms();
         self.workers.expect_by(worker, deadline);
-        self.take_inventory(worker, request, restarted, &mut reply);
+        self.take_inventory(worker, request, restarted, reply);
         match &request.package {
-            Some(package) => self.grant_package(worker, package, caller.packages, &mut reply),
-            None => self.grant(worker, request, &mut reply),
+            Some(package) => self.grant_package(worker, package, caller.packages, reply),
+            None => {
+                let refusal = self.grant(worker, request, reply).err();
+                let is_given = !reply.grants.is_empty();
+                reply.reason = refusal.filter(|_| !is_given).unwrap_or_default();
+            }
         }
-        self.complete_reply(worker, request, &mut reply);
+        reply.all_runs_finished = !self.runs.iter().any(Run::is_open);
+        self.workers.get_mut(worker).notified_finished = reply.all_runs_finished;
         let all_taken = reply.acknowledgements.len() == request.partials.len();
         let leaves = request.package.is_some() || request.draining && request.paused.is_empty();
         if leaves && all_taken && self.workers.get(worker).leases.is_empty() {
             self.workers.stop(worker);
         }
         self.leave_with_package(worker);
-        reply
     }
 
     /// Advances the time; workers that have not called for a lease's duration, or by their promised return, are lost.

@@ -1,11 +1,11 @@
 //! Sync intervals, and the reasons for empty replies.
 
 use common::{
-    sync::{SyncReply, SyncRequest},
+    sync::SyncRequest,
     text::{age, plural, span},
 };
 
-use super::{Scheduler, leases::BARRED};
+use super::Scheduler;
 use crate::{
     clock::Ticks,
     fleet::{RunIx, WorkerIx},
@@ -65,49 +65,18 @@ impl Scheduler {
         half_way.max(shortest)
     }
 
-    /// Completes a reply: next sync, duration of leases, and why nothing was granted.
-    pub(super) fn complete_reply(
-        &mut self,
-        worker: WorkerIx,
-        request: &SyncRequest,
-        reply: &mut SyncReply,
-    ) {
+    /// Sets the time until a worker's next sync; returns it.
+    pub(super) fn next_sync_ms(&mut self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
         let next = self.sync_ms(worker, request);
-        reply.next_sync_ms = self.jitter.spread(next);
-        self.workers.get_mut(worker).due = self.clock.ticks() + reply.next_sync_ms;
-        reply.lease_ms = self.lease_ms();
-        reply.all_runs_finished = !self.runs.iter().any(Run::is_open);
-        self.workers.get_mut(worker).notified_finished = reply.all_runs_finished;
-        if reply.grants.is_empty() && reply.reason.is_empty() {
-            reply.reason = self.idle_reason(worker, request);
-        }
+        let next = self.jitter.spread(next);
+        self.workers.get_mut(worker).due = self.clock.ticks() + next;
+        next
     }
 
-    fn idle_reason(&self, worker: WorkerIx, request: &SyncRequest) -> String {
+    /// Returns why no run has a task for a worker that could get one.
+    pub(super) fn idle_reason(&self, worker: WorkerIx) -> String {
         let known = self.workers.get(worker);
         let now = self.clock.ticks();
-        if self.workers.is_barred(worker) {
-            return BARRED.to_owned();
-        }
-        if self.is_held_back(worker) {
-            return "wrong counts with this token: its machines get work one by one, as they are checked"
-                .to_owned();
-        }
-        if known.drain_requested {
-            return "drained by an operator; restart the worker to resume".to_owned();
-        }
-        if !known.paused.is_empty() {
-            return format!("the worker is paused: {}", known.paused);
-        }
-        if request.draining {
-            return "the worker is draining".to_owned();
-        }
-        if request.seconds_wanted <= 0.0 || request.seconds_wanted.is_nan() {
-            return "the worker requested no work".to_owned();
-        }
-        if known.leases.len() >= self.config.leases_per_worker {
-            return format!("the worker holds {} leases, the maximum", known.leases.len());
-        }
         let declined = known
             .declined
             .iter()
