@@ -4,7 +4,7 @@
 //! `QUEENS_SIM_ATTACK=Late` runs only that one.
 
 use scheduler::ledger::Recheck;
-use tests::sim::{ATTACKS, DISTURBANCES, Fault, Outcome, Scenario, Tally, run};
+use tests::sim::{ATTACKS, DISTURBANCES, Fault, Scenario, SimOutcome, Tally, run};
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
@@ -13,7 +13,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// Runs a `part`-th of QUEENS_SIM_SEEDS seeds, or the default number.
-fn runs(default: u64, part: u64, scenario: fn(u64) -> Scenario) -> Vec<Outcome> {
+fn runs(default: u64, part: u64, scenario: fn(u64) -> Scenario) -> Vec<SimOutcome> {
     let seeds = number("QUEENS_SIM_SEEDS").map_or(default, |seeds| seeds / part);
     (0..seeds).map(|seed| run(scenario(seed))).collect()
 }
@@ -30,7 +30,7 @@ fn is_replay(scenario: fn(u64) -> Scenario) -> bool {
     true
 }
 
-fn sum(outcomes: &[Outcome], of: fn(&Outcome) -> u64) -> u64 {
+fn sum(outcomes: &[SimOutcome], of: fn(&SimOutcome) -> u64) -> u64 {
     outcomes.iter().map(of).sum()
 }
 
@@ -70,7 +70,7 @@ fn every_seed_ends_exact_except_for_lies_that_were_not_rechecked() {
 #[test]
 fn a_seed_always_has_the_same_outcome() {
     for seed in [3, 7] {
-        let outcomes: Vec<Outcome> = (0..2).map(|_| run(Scenario::new(seed))).collect();
+        let outcomes: Vec<SimOutcome> = (0..2).map(|_| run(Scenario::new(seed))).collect();
         assert_eq!(outcomes[0], outcomes[1], "seed {seed}");
     }
 }

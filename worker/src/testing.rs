@@ -20,7 +20,7 @@ use common::{
 
 use crate::{
     config::ComputeBudget,
-    engine::{JobResult, Outcome, Settings, Work},
+    engine::{JobOutcome, JobResult, Settings, Work},
     pool::{CountTask, Job, MakeCounter},
 };
 
@@ -56,7 +56,7 @@ pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
 }
 
 /// Returns the result of a task of `plan` on one thread.
-pub(crate) fn result(plan: &Plan, task: u64, outcome: Outcome) -> JobResult {
+pub(crate) fn result(plan: &Plan, task: u64, outcome: JobOutcome) -> JobResult {
     let duration = Duration::from_millis(1500);
     let (kernel, threads) = (KernelName::Scalar, NonZeroU16::MIN);
     JobResult { work: work(plan, task), outcome, kernel, duration, threads }

@@ -243,7 +243,7 @@ pub fn sweeps(
     let mut tries = 0;
     let limit = if is_solvable(n) { limit } else { 0 };
     for _ in 0..limit {
-        let mut board = Board::shuffled(n, random_below);
+        let mut board = Placement::shuffled(n, random_below);
         let mut conflicts = board.conflicts;
         loop {
             tries += 1;
@@ -260,14 +260,14 @@ pub fn sweeps(
 }
 
 /// One queen per row, and the number of pairs on a line.
-struct Board {
+struct Placement {
     columns: Vec<u32>,
     conflicts: u64,
     /// Queens by column, row + column, and row - column + N - 1.
     on_lines: [Vec<u32>; 3],
 }
 
-impl Board {
+impl Placement {
     fn shuffled(n: u32, random_below: &mut dyn FnMut(u64) -> u64) -> Self {
         let mut columns: Vec<u32> = (0..n).collect();
         for remaining in (2..=columns.len()).rev() {
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn conflicts_are_counted_in_pairs_after_every_move() {
         let mut random = random_from(3);
-        let mut board = Board::shuffled(9, &mut random);
+        let mut board = Placement::shuffled(9, &mut random);
         for _ in 0..500 {
             let (row, column) = (random(9), random(9));
             board.set(usize::try_from(row).unwrap(), u32::try_from(column).unwrap());

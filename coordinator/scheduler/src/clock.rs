@@ -13,19 +13,19 @@ pub(crate) type Ticks = u64;
 /// A forward jump of the wall clock ends no lease with more than this left. Readings are closer together.
 pub(crate) const MAX_STEP_MS: Ticks = 60_000;
 
-/// Clock that follows the wall clock, forwards only, in bounded steps.
+/// SchedulerClock that follows the wall clock, forwards only, in bounded steps.
 ///
 /// A host that slept, or whose clock was set, must not lose all leases before their workers can renew them;
 /// nor may a clock that is set back keep leases alive forever.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(crate) struct SchedulerClock {
     last: Option<Millis>,
     ticks: Ticks,
     /// The first reading.
     began: Millis,
 }
 
-impl Clock {
+impl SchedulerClock {
     /// Takes a reading of the wall clock.
     pub(crate) fn read(&mut self, now: Millis) -> Ticks {
         if self.last.is_none() {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn own_time_follows_the_wall_clock_forwards_and_in_bounded_steps() {
-        let mut clock = Clock::default();
+        let mut clock = SchedulerClock::default();
         assert_eq!((clock.at(Millis(9_000)), clock.ticks()), (0, 0));
         assert_eq!(clock.read(Millis(5_000)), 0, "own time begins at 0");
         assert_eq!(clock.at(Millis(5_700)), 700);

@@ -49,7 +49,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An event for the program.
 #[derive(Clone, Debug)]
-struct Event {
+struct HookEvent {
     /// `completion`, `dispute` or `alert`.
     event: &'static str,
     kind: String,
@@ -60,7 +60,7 @@ struct Event {
     result: Option<Value>,
 }
 
-impl Event {
+impl HookEvent {
     fn json(&self) -> Value {
         json!({
             "event": self.event,
@@ -111,7 +111,7 @@ struct Watcher {
     reported: Reported,
     /// Time of the last report of each alert.
     alerts: BTreeMap<(RunId, AlertKind), Instant>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<HookEvent>,
 }
 
 impl Watcher {
@@ -174,17 +174,17 @@ impl Watcher {
             return;
         }
         self.alerts.insert((run, kind), now);
-        self.send(Event { event, kind: kind.to_string(), run, n, text, result: None });
+        self.send(HookEvent { event, kind: kind.to_string(), run, n, text, result: None });
     }
 
-    fn send(&self, event: Event) {
+    fn send(&self, event: HookEvent) {
         if let Err(error) = self.events.try_send(event) {
             warn!("--on-event: dropped an event, because the program is too slow: {error}");
         }
     }
 }
 
-fn finished(state: RunState, status: &v1::Status) -> Event {
+fn finished(state: RunState, status: &v1::Status) -> HookEvent {
     let (event, kind) = match state {
         RunState::Disputed => ("dispute", "disputed"),
         RunState::Contradicted => ("completion", "contradicted"),
@@ -196,11 +196,11 @@ fn finished(state: RunState, status: &v1::Status) -> Event {
     let n = run.spec.unwrap_or_default().n;
     let text = result_lines(status, false).unwrap_or_default().join("; ");
     let (kind, run) = (kind.to_owned(), RunId(run.run));
-    Event { event, kind, run, n, text, result: Some(outcome_json(status)) }
+    HookEvent { event, kind, run, n, text, result: Some(outcome_json(status)) }
 }
 
 /// Runs the program for one event after another.
-async fn deliver(program: PathBuf, limit: Duration, mut queue: mpsc::Receiver<Event>) {
+async fn deliver(program: PathBuf, limit: Duration, mut queue: mpsc::Receiver<HookEvent>) {
     while let Some(event) = queue.recv().await {
         match run(&program, limit, &event).await {
             Ok(()) => debug!("--on-event: delivered {} of run {}", event.event, event.run),
@@ -215,7 +215,7 @@ async fn deliver(program: PathBuf, limit: Duration, mut queue: mpsc::Receiver<Ev
     }
 }
 
-async fn run(program: &Path, limit: Duration, event: &Event) -> anyhow::Result<()> {
+async fn run(program: &Path, limit: Duration, event: &HookEvent) -> anyhow::Result<()> {
     let mut command = Command::new(program);
     command
         .env("QUEENS_EVENT", event.event)
@@ -270,8 +270,8 @@ mod tests {
 
     use super::*;
 
-    fn event(text: &str) -> Event {
-        Event {
+    fn event(text: &str) -> HookEvent {
+        HookEvent {
             event: "alert",
             kind: "barred".to_owned(),
             run: RunId(7),

@@ -22,7 +22,7 @@ use view::{History, RunView};
 
 use super::{
     machines::MachineCounts,
-    map::{self, Board, Sheets, TaskMap, Window, task_map},
+    map::{self, BoardDrawing, Sheets, TaskMap, Window, task_map},
 };
 use crate::{
     driver::{DriverHandle, Stopped},
@@ -77,7 +77,7 @@ struct CachedRun {
     /// before their last change (`problems_since`) may contradict the alerts.
     problem_tasks: (u64, Vec<u64>),
     problems_since: Option<Instant>,
-    board: Cached<Option<Arc<Board>>>,
+    board: Cached<Option<Arc<BoardDrawing>>>,
 }
 
 impl CachedRun {
@@ -284,7 +284,7 @@ impl Broadcast {
     }
 
     /// Returns a solution from a task of a run; `None` if none was found quickly.
-    pub(super) async fn board(&self, run: RunId) -> Result<Option<Arc<Board>>, Stopped> {
+    pub(super) async fn board(&self, run: RunId) -> Result<Option<Arc<BoardDrawing>>, Stopped> {
         match self.cached(run, |run| run.board.clone()).flatten() {
             Some((_, board)) => Ok(board),
             None => self.next_board(run).await,
@@ -292,7 +292,7 @@ impl Broadcast {
     }
 
     /// Returns another solution if the last one is old enough.
-    async fn next_board(&self, run: RunId) -> Result<Option<Arc<Board>>, Stopped> {
+    async fn next_board(&self, run: RunId) -> Result<Option<Arc<BoardDrawing>>, Stopped> {
         let known = self.cached(run, |run| run.board.clone()).flatten();
         if known.as_ref().is_some_and(|(since, _)| since.elapsed() < BOARD_INTERVAL) {
             return Ok(None);
@@ -345,7 +345,7 @@ impl Broadcast {
 }
 
 /// Encodes a server-sent event; the JSON contains no line breaks.
-fn frame(view: &RunView, map: &TaskMap, board: Option<&Board>) -> Bytes {
+fn frame(view: &RunView, map: &TaskMap, board: Option<&BoardDrawing>) -> Bytes {
     let update = json!({ "view": view, "map": map, "board": board });
     Bytes::from(format!("data: {update}\n\n"))
 }

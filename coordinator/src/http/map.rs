@@ -299,7 +299,7 @@ const MAX_UNITS: usize = 3;
 pub(super) const MAX_STEPS: u32 = 4_000;
 
 #[derive(Serialize)]
-pub(super) struct Board {
+pub(super) struct BoardDrawing {
     svg: String,
     caption: String,
     task: u64,
@@ -307,7 +307,7 @@ pub(super) struct Board {
     pub(super) queens: Vec<u8>,
 }
 
-impl Board {
+impl BoardDrawing {
     pub(super) fn markup(&self) -> Markup {
         html! {
             span id="board" { (maud::PreEscaped(&self.svg)) }
@@ -326,7 +326,7 @@ impl Board {
 pub(super) async fn find_board(
     driver: &DriverHandle,
     run: RunId,
-) -> Result<Option<Board>, Stopped> {
+) -> Result<Option<BoardDrawing>, Stopped> {
     let Some((plan, map_states)) = driver.map_states(run).await? else { return Ok(None) };
     let any_of = |wanted: &[MapState]| {
         let tasks = (0u64..).zip(&map_states).filter(|(_, state)| wanted.contains(state));
@@ -343,7 +343,7 @@ pub(super) async fn find_board(
             let unit = units.start + random_below(units.end - units.start);
             plan.example(unit, MAX_STEPS, &mut random_below)
         });
-        example.map(|example| Board {
+        example.map(|example| BoardDrawing {
             svg: svg(&example.queens, &example.allowed, plan.spec().layout.method()).into_string(),
             caption: caption(&task),
             task: task.task.0,

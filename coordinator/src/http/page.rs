@@ -19,7 +19,7 @@ use super::{
     guard::{EVENT_STREAM, Refusal},
     layout::{dialog, figure, page, page_with},
     lists, machines,
-    map::Board,
+    map::BoardDrawing,
     sessions::Reader,
 };
 
@@ -224,7 +224,7 @@ fn figures(view: &RunView) -> Markup {
     }
 }
 
-fn task_board(board: Option<&Board>, method: Method, run: RunId) -> Markup {
+fn task_board(board: Option<&BoardDrawing>, method: Method, run: RunId) -> Markup {
     html! {
         section.board aria-labelledby="board-h" {
             div.head {

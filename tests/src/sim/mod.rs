@@ -18,7 +18,7 @@ pub use self::worker::Share;
 pub use scenario::{
     ATTACKS, Attack, Conduct, DISTURBANCES, Disturbance, Faults, Machine, Scenario,
 };
-pub use world::{Outcome, run};
+pub use world::{SimOutcome, run};
 
 /// Milliseconds of true time since the simulation began.
 type Time = u64;

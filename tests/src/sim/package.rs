@@ -12,7 +12,7 @@ use rand::RngExt;
 
 use super::{
     Fault, HOUR, MINUTE, SECOND, Time,
-    world::{Event, Sender, World},
+    world::{Sender, SimEvent, World},
 };
 
 /// First number of a package as a sender.
@@ -135,10 +135,10 @@ impl World {
         let (request, sender) = (package.request(), FIRST_SENDER + number);
         let sender = Sender { worker: sender, incarnation: 0, call: package.attempts.into() };
         if self.chance(0.2) {
-            self.send(Event::Request(sender, Box::new(request.clone())));
+            self.send(SimEvent::Request(sender, Box::new(request.clone())));
         }
-        self.send(Event::Request(sender, Box::new(request)));
-        self.after(RETRY, Event::Package(number));
+        self.send(SimEvent::Request(sender, Box::new(request)));
+        self.after(RETRY, SimEvent::Package(number));
     }
 
     /// Lets a package return after a while or never, and keep the tasks that are not counted yet or release them.
@@ -171,7 +171,7 @@ impl World {
         let most = if early { 30 * MINUTE } else { 2 * away_ms };
         let long = self.env.rng.random_range(SECOND..most);
         self.count(Fault::PackageReturned);
-        self.after(long, Event::Package(number));
+        self.after(long, SimEvent::Package(number));
         if self.chance(0.2) {
             self.count(Fault::PackageRevoked);
             self.revoke(id);

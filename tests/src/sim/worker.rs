@@ -16,7 +16,7 @@ use common::{
 };
 use rand::{RngExt, rngs::ChaCha8Rng};
 use worker::engine::{
-    Failure, JobResult, Outcome, PoolCommand, Settings, SpoolWrite, Work, WorkerEngine,
+    Failure, JobOutcome, JobResult, PoolCommand, Settings, SpoolWrite, Work, WorkerEngine,
 };
 
 use super::{
@@ -400,16 +400,16 @@ impl Worker {
         running: &Running,
         slot: usize,
         environment: &mut Environment,
-    ) -> Outcome {
+    ) -> JobOutcome {
         if running.cancelled {
-            return Outcome::Cancelled;
+            return JobOutcome::Cancelled;
         }
         let task = running.work.lease.task.task;
         let faults = &environment.scenario.faults;
         let is_due = self.does(Conduct::Fails, environment) || faults.poison == Some(task);
         if is_due || environment.rng.random_bool(faults.count_error) {
             environment.tally.add(Fault::CountFailed);
-            return Outcome::Failed(match environment.rng.random_range(0..3) {
+            return JobOutcome::Failed(match environment.rng.random_range(0..3) {
                 0 => Failure::Overflow,
                 1 => Failure::Panic("a fault".to_owned()),
                 _ => Failure::Setup(SetupError::Memory { given: 1, least: 1 << 40 }),
@@ -439,7 +439,7 @@ impl Worker {
         if count != truth {
             environment.tally.add(Fault::CountWrong);
         }
-        Outcome::Counted(count)
+        JobOutcome::Counted(count)
     }
 
     fn begin(&mut self, environment: &mut Environment) {

@@ -26,14 +26,16 @@ use tests::{
     service::HandWorker,
 };
 
-use super::{Board, number};
+use super::{CountedBoard, number};
 
 /// A short run: every damaged copy of it is counted to the end.
-const TINY: Board = Board { run: by_rows("12", "10"), solutions: "14200", tasks: 0 };
+const TINY: CountedBoard = CountedBoard { run: by_rows("12", "10"), solutions: "14200", tasks: 0 };
 /// A run with enough tasks for a sealed segment of the journal.
-const MANY: Board = Board { run: by_rows("15", "1"), solutions: "2279184", tasks: 40_000 };
+const MANY: CountedBoard =
+    CountedBoard { run: by_rows("15", "1"), solutions: "2279184", tasks: 40_000 };
 /// A run that is long enough to kill processes in the middle of it.
-const LONG: Board = Board { run: by_rows("16", "10000"), solutions: "14772512", tasks: 0 };
+const LONG: CountedBoard =
+    CountedBoard { run: by_rows("16", "10000"), solutions: "14772512", tasks: 0 };
 
 /// Number of damaged copies that are tried at the same time.
 const AT_ONCE: usize = 4;
@@ -47,7 +49,7 @@ enum Damage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Outcome {
+enum Ending {
     /// The total is exact.
     Recovered,
     /// One line named the damage, the place and the remedy.
@@ -109,7 +111,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Runs the command that counts a directory's run to the end.
-fn count_rest(data: &Path, board: &Board) -> End {
+fn count_rest(data: &Path, board: &CountedBoard) -> End {
     let mut command = coordinator(&board.run);
     command
         .args(["--local", "--threads", "1", "--memory", "256MiB", "--json"])
@@ -124,7 +126,7 @@ fn check_no_crash(end: &End, about: &str) {
 }
 
 /// Checks that the total is exact, or that one line names the place and the remedy.
-fn judge(end: &End, board: &Board, about: &str) -> Outcome {
+fn judge(end: &End, board: &CountedBoard, about: &str) -> Ending {
     check_no_crash(end, about);
     if end.code == Some(0) {
         assert!(!end.stdout.is_empty(), "{about}: {end:#?}");
@@ -134,13 +136,13 @@ fn judge(end: &End, board: &Board, about: &str) -> Outcome {
             assert_eq!(result["solutions"], board.solutions, "{about}: {end:#?}");
             assert_eq!(result["published"], "matches", "{about}: {end:#?}");
         }
-        return Outcome::Recovered;
+        return Ending::Recovered;
     }
     assert_eq!((end.code, end.stdout.as_str()), (Some(1), ""), "{about}: {end:#?}");
     let error = end.error();
     // The place, and after a semicolon the remedy.
     assert!(error.contains("/data") && error.contains("; "), "{about}: {end:#?}");
-    Outcome::Refused
+    Ending::Refused
 }
 
 /// Checks that `queensctl verify` confirms the directory or reports an error.
@@ -201,7 +203,7 @@ async fn interrupted(data: &Path, spool: &Path) {
 }
 
 /// Continues a run with a damaged spool and a second worker; the total is exact.
-fn submit_spool(data: &Path, spool: &Path, about: &str) -> Outcome {
+fn submit_spool(data: &Path, spool: &Path, about: &str) -> Ending {
     let cluster = Cluster::new(&LONG.run);
     copy(data, &cluster.data_dir());
     copy(spool, &cluster.path("only"));
@@ -211,22 +213,22 @@ fn submit_spool(data: &Path, spool: &Path, about: &str) -> Outcome {
     worker.stderr_line("spool ");
     let _other = cluster.fast_worker(&cluster.connection());
     let end = coordinator.end();
-    assert_eq!(judge(&end, &LONG, about), Outcome::Recovered, "{about}: {end:#?}");
+    assert_eq!(judge(&end, &LONG, about), Ending::Recovered, "{about}: {end:#?}");
     assert!(verify(&cluster.data_dir(), about), "{about}");
     let end = worker.terminate();
     check_no_crash(&end, about);
     let no_conflicts = !end.stderr.contains("in conflict") || end.stderr.contains(" 0 in conflict");
     assert!(no_conflicts, "{about}: {end:#?}");
     if end.code != Some(1) {
-        return Outcome::Recovered;
+        return Ending::Recovered;
     }
     assert!(end.error().contains("spool"), "{about}: {end:#?}");
-    Outcome::Refused
+    Ending::Refused
 }
 
 /// Makes a finished run whose journal has a sealed segment.
 fn sealed(data: &Path) -> Original {
-    assert_eq!(judge(&count_rest(data, &MANY), &MANY, "before"), Outcome::Recovered);
+    assert_eq!(judge(&count_rest(data, &MANY), &MANY, "before"), Ending::Recovered);
     let sealed = Original::of(data);
     let seal = |file: &PathBuf| kind(file) == "journal.000001.seal";
     assert!(sealed.files.iter().any(seal), "a segment is sealed");
@@ -251,7 +253,7 @@ impl Originals {
         }
         unfinished(&unfinished_data).await;
         copy(&unfinished_data, &finished);
-        assert_eq!(judge(&count_rest(&finished, &TINY), &TINY, "before"), Outcome::Recovered);
+        assert_eq!(judge(&count_rest(&finished, &TINY), &TINY, "before"), Ending::Recovered);
         let spool = at.join("spool");
         interrupted(&interrupted_data, &spool).await;
         Self {
@@ -264,7 +266,7 @@ impl Originals {
     }
 
     /// Tries one damaged copy; returns the kind of file and the outcome.
-    fn try_one(&self, number: u64, damage: Damage) -> (String, Outcome) {
+    fn try_one(&self, number: u64, damage: Damage) -> (String, Ending) {
         let mut rng = ChaCha8Rng::seed_from_u64(number);
         let scratch = tempfile::tempdir().unwrap();
         let data = scratch.path().join("data");
@@ -282,8 +284,8 @@ impl Originals {
                 let sound = verify(&data, &about);
                 let outcome = judge(&count_rest(&data, board), board, &about);
                 // The coordinator continues with whatever `verify` confirms.
-                assert!(!sound || outcome == Outcome::Recovered || !is_verified(&file), "{about}");
-                if outcome == Outcome::Recovered {
+                assert!(!sound || outcome == Ending::Recovered || !is_verified(&file), "{about}");
+                if outcome == Ending::Recovered {
                     assert!(verify(&data, &about), "{about}: after the count");
                 }
                 outcome
@@ -337,7 +339,7 @@ async fn damage_is_repaired_or_reported() {
 }
 
 /// The number of times that each outcome occurred; `None` if a check failed.
-type Tally = BTreeMap<(String, Option<Outcome>), u64>;
+type Tally = BTreeMap<(String, Option<Ending>), u64>;
 
 /// Tries several damaged copies at a time, since each mostly waits for processes.
 fn try_all(originals: &Originals, tries: impl Iterator<Item = (u64, Damage)> + Send) -> Tally {

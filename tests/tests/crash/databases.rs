@@ -19,7 +19,7 @@ use tests::{
     service::{Recorder, find_join},
 };
 
-use super::{Board, LARGE, SMALL, accepted, check_acknowledged, number};
+use super::{CountedBoard, LARGE, SMALL, accepted, check_acknowledged, number};
 
 struct Journal<'a>(&'a Postgres);
 
@@ -51,7 +51,7 @@ fn in_database(url: &str, cluster: &Cluster, more: &[&str]) -> Process {
 }
 
 /// Checks the total that the coordinator printed, and verifies the database.
-fn check(end: End, board: &Board, url: &str) {
+fn check(end: End, board: &CountedBoard, url: &str) {
     let result = end.json();
     assert_eq!(result["solutions"], board.solutions);
     assert_eq!(result["published"], "matches");

@@ -18,14 +18,16 @@ use tests::{
 };
 
 /// A board whose run outlasts the kills in it.
-struct Board {
+struct CountedBoard {
     run: [&'static str; 8],
     solutions: &'static str,
     tasks: u64,
 }
 
-const SMALL: Board = Board { run: by_rows("18", "2000"), solutions: "666090624", tasks: 5_000 };
-const LARGE: Board = Board { run: by_rows("19", "4500"), solutions: "4968057848", tasks: 20_000 };
+const SMALL: CountedBoard =
+    CountedBoard { run: by_rows("18", "2000"), solutions: "666090624", tasks: 5_000 };
+const LARGE: CountedBoard =
+    CountedBoard { run: by_rows("19", "4500"), solutions: "4968057848", tasks: 20_000 };
 
 fn number(variable: &str, default: usize) -> usize {
     env::var(variable).map_or(default, |number| number.parse().expect("a number"))

@@ -19,7 +19,7 @@ use worker::local::{CountConfig, Counted, count};
 
 use super::{
     BadRequest, Progress, choice, fail, finish, interruption,
-    options::{Board, Count},
+    options::{BoardOptions, Count},
     print, print_json, step,
 };
 
@@ -38,7 +38,8 @@ pub(crate) async fn run(arguments: &Count) -> ExitCode {
 }
 
 fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
-    let Count { board: Board { n, method, seed, ref resources, .. }, layout, sample } = *arguments;
+    let Count { board: BoardOptions { n, method, seed, ref resources, .. }, layout, sample } =
+        *arguments;
     let budget = resources.budget();
     let (plan, reason) = step(&format!("planning tasks for N = {n}"), || {
         let choice = choice(&budget, n, method, layout)?;

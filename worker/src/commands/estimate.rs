@@ -20,7 +20,7 @@ use worker::{
 
 use super::{
     BadRequest, Progress, choice, fail, finish, interruption,
-    options::{Board, Estimate, Resources},
+    options::{BoardOptions, Estimate, Resources},
     print, print_json, step,
 };
 
@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: &Estimate) -> ExitCode {
 
 /// Returns the plan of the run, and one whose tasks are small enough to measure.
 fn plans(arguments: &Estimate, budget: &ComputeBudget) -> Result<(Plan, Plan), BadRequest> {
-    let Board { n, method, .. } = arguments.board;
+    let BoardOptions { n, method, .. } = arguments.board;
     let choice = choice(budget, n, method, None)?;
     let (plan, smaller) = step(&format!("planning tasks for N = {n}"), || {
         let plan = Plan::new(PlanSpec::new(n, choice.layout))?;

@@ -302,7 +302,7 @@ pub(crate) struct Stop {
 
 /// Options of the commands that count without a coordinator.
 #[derive(Debug, Args)]
-pub(crate) struct Board {
+pub(crate) struct BoardOptions {
     /// Board size, 1 to 32.
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) n: board::Board,
@@ -322,7 +322,7 @@ pub(crate) struct Board {
 #[derive(Debug, Args)]
 pub(crate) struct Count {
     #[command(flatten)]
-    pub(crate) board: Board,
+    pub(crate) board: BoardOptions,
     /// Division of the board by method rows: first-rows or border.
     #[arg(long)]
     pub(crate) layout: Option<RowsLayout>,
@@ -335,7 +335,7 @@ pub(crate) struct Count {
 #[derive(Debug, Args)]
 pub(crate) struct Estimate {
     #[command(flatten)]
-    pub(crate) board: Board,
+    pub(crate) board: BoardOptions,
     /// Number of cores of the run, each like one of this machine [default: --threads].
     #[arg(long, value_name = "K", allow_hyphen_values = true, value_parser = at_least_one::<NonZeroU32>)]
     pub(crate) cores: Option<NonZeroU32>,

@@ -35,7 +35,7 @@ impl Work {
 #[derive(Debug)]
 pub struct JobResult {
     pub work: Work,
-    pub outcome: Outcome,
+    pub outcome: JobOutcome,
     /// What counted.
     pub kernel: KernelName,
     /// Time of all threads together.
@@ -45,7 +45,7 @@ pub struct JobResult {
 
 /// The outcome of started work.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum JobOutcome {
     /// The weighted count of the task.
     Counted(u64),
     Cancelled,

@@ -37,7 +37,7 @@ use common::{
     text::plural,
 };
 
-pub use leases::{Failure, JobResult, Outcome, Work};
+pub use leases::{Failure, JobOutcome, JobResult, Work};
 pub use outbox::SpoolWrite;
 
 use self::{
@@ -215,7 +215,7 @@ impl WorkerEngine {
             drain.changed();
         }
         match outcome {
-            Outcome::Counted(count) => {
+            JobOutcome::Counted(count) => {
                 self.demand.note(work.cost, duration, threads);
                 self.leases.remove(lease);
                 self.summary.counted += 1;
@@ -228,8 +228,8 @@ impl WorkerEngine {
                 };
                 self.outbox.put(partial, now);
             }
-            Outcome::Cancelled => self.release(lease),
-            Outcome::Failed(failure) => {
+            JobOutcome::Cancelled => self.release(lease),
+            JobOutcome::Failed(failure) => {
                 tracing::error!("{lease} has no count: {failure}; the lease is released");
                 self.release(lease);
                 self.failed.push(lease);

@@ -162,11 +162,11 @@ impl Bench {
                 let of = |outcome| result(plan, task, outcome);
                 let result = match verb {
                     "start" => return self.engine.handle_started(lease(plan, task), now),
-                    "count" => of(Outcome::Counted(task + 100)),
-                    "cancelled" => of(Outcome::Cancelled),
-                    "overflow" => of(Outcome::Failed(Failure::Overflow)),
-                    "panic" => of(Outcome::Failed(Failure::Panic("a bug".to_owned()))),
-                    "no-memory" => of(Outcome::Failed(Failure::Setup(memory))),
+                    "count" => of(JobOutcome::Counted(task + 100)),
+                    "cancelled" => of(JobOutcome::Cancelled),
+                    "overflow" => of(JobOutcome::Failed(Failure::Overflow)),
+                    "panic" => of(JobOutcome::Failed(Failure::Panic("a bug".to_owned()))),
+                    "no-memory" => of(JobOutcome::Failed(Failure::Setup(memory))),
                     other => panic!("{other}"),
                 };
                 self.engine.handle_job_finished(result, now);

@@ -30,7 +30,7 @@ use tokio::{
 use crate::{
     config::Coordinator,
     engine::{ExitReason, PoolCommand, Settings, WorkerEngine},
-    pool::{Event, Job, Pool},
+    pool::{Job, Pool, PoolEvent},
     spool::{FailureMark, Spool, Writer},
     summary::Summary,
 };
@@ -49,7 +49,7 @@ pub(crate) struct CoordinatorLoop {
     transport: Transport,
     engine: WorkerEngine,
     pool: Pool,
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<PoolEvent>,
     /// The jobs of the pool.
     jobs: BTreeMap<LeaseKey, Arc<Job>>,
     /// Jobs that threads have started.
@@ -86,7 +86,7 @@ impl CoordinatorLoop {
     pub(crate) fn new(
         coordinator: Coordinator,
         settings: Settings,
-        (pool, events): (Pool, UnboundedReceiver<Event>),
+        (pool, events): (Pool, UnboundedReceiver<PoolEvent>),
         spool: Option<Spool>,
         jitter: Jitter,
     ) -> Self {
@@ -238,19 +238,19 @@ impl CoordinatorLoop {
         }
     }
 
-    fn handle_event(&mut self, event: Event) {
+    fn handle_event(&mut self, event: PoolEvent) {
         match event {
-            Event::Started(lease, at) => {
+            PoolEvent::Started(lease, at) => {
                 self.started.insert(lease);
                 self.engine.handle_started(lease, at);
             }
-            Event::Finished(result) => {
+            PoolEvent::Finished(result) => {
                 self.started.remove(&result.work.lease);
                 self.jobs.remove(&result.work.lease);
                 self.engine.handle_job_finished(result, Instant::now());
             }
-            Event::SelfTestPassed => self.engine.handle_self_test_passed(),
-            Event::SelfTestFailed(passed) => {
+            PoolEvent::SelfTestPassed => self.engine.handle_self_test_passed(),
+            PoolEvent::SelfTestFailed(passed) => {
                 self.failure_mark.iter_mut().for_each(FailureMark::set);
                 self.engine.handle_self_test_failed(passed, Instant::now());
             }

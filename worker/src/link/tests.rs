@@ -17,7 +17,7 @@ use tokio::sync::{mpsc::unbounded_channel, oneshot};
 use super::*;
 use crate::{
     config::InProcess,
-    engine::Outcome,
+    engine::JobOutcome,
     pool::{MakeCounter, SelfTest, real_counter},
     testing::{
         acknowledge, budget, endless, grant, held, plan, quiet, result, sample_partial, settings,
@@ -329,7 +329,7 @@ async fn results_are_lost_if_the_coordinator_is_away_and_the_disk_full() {
     let settings = Settings { drain_limit: Duration::from_millis(1), ..settings(None) };
     let mut link = link(&fake, settings, |_| Ok(()), Arc::new(real_counter), Some(spool));
     for task in 0..2 {
-        let result = result(&plan(8), task, Outcome::Counted(1));
+        let result = result(&plan(8), task, JobOutcome::Counted(1));
         link.engine.handle_job_finished(result, Instant::now());
     }
     let LinkResult { lost, summary, .. } = link.run(std::future::ready(())).await;
@@ -350,7 +350,7 @@ fn the_status_line_begins_with_the_most_important_facts() {
         "16 threads, 4 tasks: N = 20 task 1234 56 % | contact 7 s ago | 0.00 reference cores | \
          0 done, 12 queued | 0 in spool"
     );
-    engine.handle_job_finished(result(&plan(8), 0, Outcome::Counted(1)), now);
+    engine.handle_job_finished(result(&plan(8), 0, JobOutcome::Counted(1)), now);
     let counted = line(&engine, &tasks, Some(now), 300);
     let [_, contact, cores, results, spool] = counted.split(" | ").collect::<Vec<_>>()[..] else {
         panic!("{counted}");

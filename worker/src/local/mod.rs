@@ -23,8 +23,8 @@ use tokio::time::interval;
 
 use crate::{
     config::ComputeBudget,
-    engine::{Failure, Outcome, Work},
-    pool::{Event, Job, MakeCounter, Pool, real_counter},
+    engine::{Failure, JobOutcome, Work},
+    pool::{Job, MakeCounter, Pool, PoolEvent, real_counter},
 };
 
 /// Reason why there is no count.
@@ -91,23 +91,23 @@ async fn count_tasks(
             }
             event = events.recv() => {
                 let result = match event.expect("threads end with the pool") {
-                    Event::Finished(result) => result,
-                    Event::SelfTestFailed(_) => {
+                    PoolEvent::Finished(result) => result,
+                    PoolEvent::SelfTestFailed(_) => {
                         cancel(&mut jobs);
                         return Err(CountFailure::Device);
                     }
-                    Event::Started(..) | Event::SelfTestPassed => continue,
+                    PoolEvent::Started(..) | PoolEvent::SelfTestPassed => continue,
                 };
                 let task = result.work.lease.task.task;
                 jobs.remove(&result.work.lease);
                 match result.outcome {
-                    Outcome::Counted(count) => {
+                    JobOutcome::Counted(count) => {
                         counts.insert(task, count);
                         kernels.insert(result.kernel);
                         cost_done = cost_done.saturating_add(result.work.cost);
                     }
-                    Outcome::Cancelled => {}
-                    Outcome::Failed(failure) => {
+                    JobOutcome::Cancelled => {}
+                    JobOutcome::Failed(failure) => {
                         failed.get_or_insert(CountFailure::Task { task, failure });
                         is_stopping = true;
                         cancel(&mut jobs);
@@ -127,7 +127,7 @@ async fn count_tasks(
     // A thread says after its result whether its device is wrong.
     drop(pool);
     while let Some(event) = events.recv().await {
-        if matches!(event, Event::SelfTestFailed(_)) {
+        if matches!(event, PoolEvent::SelfTestFailed(_)) {
             failed = Some(CountFailure::Device);
         }
     }

@@ -595,7 +595,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        engine::{Failure, Outcome, PoolCommand, WorkerEngine},
+        engine::{Failure, JobOutcome, PoolCommand, WorkerEngine},
         testing::{grant, plan, result, settings},
     };
 
@@ -626,8 +626,8 @@ mod tests {
                         let task = work.lease.task.task.0;
                         tried.push(task);
                         let outcome = match task {
-                            1 => Outcome::Failed(Failure::Overflow),
-                            _ => Outcome::Counted(4),
+                            1 => JobOutcome::Failed(Failure::Overflow),
+                            _ => JobOutcome::Counted(4),
                         };
                         engine.handle_job_finished(result(&plan, task, outcome), now);
                     }

@@ -38,14 +38,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::{
     config::ComputeBudget,
-    engine::{Failure, JobResult, Outcome, Work},
+    engine::{Failure, JobOutcome, JobResult, Work},
 };
 
 /// A function that counts known boards with a kernel.
 pub(crate) type SelfTest = fn(Kernel) -> Result<(), SelfTestError>;
 
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum PoolEvent {
     /// A thread started this job.
     Started(LeaseKey, Instant),
     /// A job left its thread; follows every [`Self::Started`] exactly once.
@@ -257,7 +257,7 @@ impl Pool {
         devices: &[Arc<Device>],
         self_test: SelfTest,
         make: Arc<MakeCounter>,
-    ) -> io::Result<(Self, UnboundedReceiver<Event>)> {
+    ) -> io::Result<(Self, UnboundedReceiver<PoolEvent>)> {
         let (sender, events) = unbounded_channel();
         let threads = budget.threads.get() as usize;
         let shared = Arc::new(Shared {
@@ -460,9 +460,9 @@ impl Counters<'_> {
         Ok(&mut self.cached.push_mut(entry).2)
     }
 
-    fn count(&mut self, job: &Job, crew: CrewResources) -> Outcome {
+    fn count(&mut self, job: &Job, crew: CrewResources) -> JobOutcome {
         if job.is_cancelled() {
-            return Outcome::Cancelled;
+            return JobOutcome::Cancelled;
         }
         if self.device.as_ref().is_some_and(|device| device.failure().is_some()) {
             self.cached.clear();
@@ -470,12 +470,12 @@ impl Counters<'_> {
         }
         let counter = match self.get(job, crew) {
             Ok(counter) => counter,
-            Err(error) => return Outcome::Failed(Failure::Setup(error)),
+            Err(error) => return JobOutcome::Failed(Failure::Setup(error)),
         };
         match counter(job) {
-            Ok(count) => Outcome::Counted(count),
-            Err(CountError::Cancelled) => Outcome::Cancelled,
-            Err(CountError::Overflow) => Outcome::Failed(Failure::Overflow),
+            Ok(count) => JobOutcome::Counted(count),
+            Err(CountError::Cancelled) => JobOutcome::Cancelled,
+            Err(CountError::Overflow) => JobOutcome::Failed(Failure::Overflow),
             // The device has failed, so that the CPU counts.
             Err(CountError::Device) => self.count(job, crew),
         }
@@ -490,7 +490,7 @@ fn work(
     index: usize,
     device: Option<Arc<Device>>,
     make: &MakeCounter,
-    events: &UnboundedSender<Event>,
+    events: &UnboundedSender<PoolEvent>,
 ) {
     let kernel = shared.budget.kernel;
     let mut counters = Counters { make, device, failed: None, kernel, cached: Vec::new() };
@@ -513,7 +513,7 @@ fn work(
                         counters.failed = counters.device.take();
                         if end_of_device(index, &mut counters) {
                             shared.fail(index);
-                            let _ = events.send(Event::SelfTestFailed(passed));
+                            let _ = events.send(PoolEvent::SelfTestFailed(passed));
                             return;
                         }
                     }
@@ -522,7 +522,7 @@ fn work(
                         started.elapsed()
                     );
                     passed = Some(Instant::now());
-                    let _ = events.send(Event::SelfTestPassed);
+                    let _ = events.send(PoolEvent::SelfTestPassed);
                 }
                 Some(Err(wrong)) => {
                     tracing::error!(
@@ -530,7 +530,7 @@ fn work(
                          machine's memory and processor"
                     );
                     shared.fail(index);
-                    let _ = events.send(Event::SelfTestFailed(passed));
+                    let _ = events.send(PoolEvent::SelfTestFailed(passed));
                     return;
                 }
             }
@@ -546,12 +546,12 @@ fn work(
         };
         let members = u32::from(crew.threads.get());
         let started = Instant::now();
-        let _ = events.send(Event::Started(job.work.lease, started));
+        let _ = events.send(PoolEvent::Started(job.work.lease, started));
         let counted = catch_unwind(AssertUnwindSafe(|| counters.count(&job, crew)));
         let outcome = counted.unwrap_or_else(|panic| {
             // The panic may have left a counter in an invalid state.
             counters.cached.clear();
-            Outcome::Failed(Failure::Panic(message(&*panic)))
+            JobOutcome::Failed(Failure::Panic(message(&*panic)))
         });
         shared.disband(crew);
         let duration = started.elapsed() * members;
@@ -565,12 +565,12 @@ fn work(
         let kernel = if on_device { KernelName::OpenCl } else { kernel.name() };
         let (work, threads) = (job.work.clone(), crew.threads);
         let result = JobResult { work, outcome, kernel, duration, threads };
-        if events.send(Event::Finished(result)).is_err() {
+        if events.send(PoolEvent::Finished(result)).is_err() {
             return;
         }
         if end_of_device(index, &mut counters) {
             shared.fail(index);
-            let _ = events.send(Event::SelfTestFailed(passed));
+            let _ = events.send(PoolEvent::SelfTestFailed(passed));
             return;
         }
     }

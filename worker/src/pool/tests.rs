@@ -15,7 +15,7 @@ use cli::memory::MemorySize;
 /// A pool of one test and its events.
 struct Bench {
     pool: Pool,
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<PoolEvent>,
 }
 
 impl Bench {
@@ -49,25 +49,25 @@ impl Bench {
     }
 
     /// Waits for the next job that leaves its thread; returns its task and outcome.
-    fn finished(&mut self) -> (u64, Outcome) {
+    fn finished(&mut self) -> (u64, JobOutcome) {
         loop {
-            if let Event::Finished(result) = self.events.blocking_recv().unwrap() {
+            if let PoolEvent::Finished(result) = self.events.blocking_recv().unwrap() {
                 return (result.work.lease.task.task.0, result.outcome);
             }
         }
     }
 
     /// Closes the pool and returns the remaining results.
-    fn close(self) -> Vec<Event> {
+    fn close(self) -> Vec<PoolEvent> {
         self.close_and(|| {})
     }
 
     /// Closes the pool, calls `then`, and returns the remaining results.
-    fn close_and(mut self, then: impl FnOnce()) -> Vec<Event> {
+    fn close_and(mut self, then: impl FnOnce()) -> Vec<PoolEvent> {
         drop(self.pool);
         then();
         let events = std::iter::from_fn(|| self.events.blocking_recv());
-        events.filter(|event| matches!(event, Event::Finished(_))).collect()
+        events.filter(|event| matches!(event, PoolEvent::Finished(_))).collect()
     }
 }
 
@@ -81,7 +81,7 @@ fn every_task_is_counted_once_and_exactly() {
     let mut sum = 0;
     for _ in 0..plan.tasks() {
         let (task, outcome) = bench.finished();
-        let Outcome::Counted(count) = outcome else { panic!("{outcome:?}") };
+        let JobOutcome::Counted(count) = outcome else { panic!("{outcome:?}") };
         let job = jobs.remove(&task).unwrap();
         assert_eq!(job.cost_done(), job.work.cost);
         sum += count;
@@ -105,8 +105,8 @@ fn a_job_cancelled_while_it_waits_is_never_counted() {
     assert_eq!(bench.pool.remove_waiting(&leases), [jobs[2].work.lease], "the other has started");
     assert_eq!(bench.pool.remove_waiting(&leases), []);
     jobs[0].cancel();
-    assert!(matches!(bench.finished(), (0, Outcome::Cancelled)));
-    assert!(matches!(bench.finished(), (1, Outcome::Cancelled)));
+    assert!(matches!(bench.finished(), (0, JobOutcome::Cancelled)));
+    assert!(matches!(bench.finished(), (1, JobOutcome::Cancelled)));
     assert!(bench.close().is_empty());
     assert!(started.recv().is_err(), "only the first one was counted");
 }
@@ -129,14 +129,14 @@ fn on_device(options: &'static str) -> Option<(KernelName, u64, bool)> {
     pool.push([Arc::new(Job::new(work(&plan, 0)))]);
     let result = loop {
         match events.blocking_recv().unwrap() {
-            Event::Finished(result) => break result,
-            Event::Started(..) | Event::SelfTestPassed => {}
-            Event::SelfTestFailed(_) => panic!("before the result"),
+            PoolEvent::Finished(result) => break result,
+            PoolEvent::Started(..) | PoolEvent::SelfTestPassed => {}
+            PoolEvent::SelfTestFailed(_) => panic!("before the result"),
         }
     };
     drop(pool);
-    let failed = matches!(events.blocking_recv(), Some(Event::SelfTestFailed(_)));
-    let Outcome::Counted(count) = result.outcome else { panic!("{:?}", result.outcome) };
+    let failed = matches!(events.blocking_recv(), Some(PoolEvent::SelfTestFailed(_)));
+    let JobOutcome::Counted(count) = result.outcome else { panic!("{:?}", result.outcome) };
     Some((result.kernel, count, failed))
 }
 
@@ -189,9 +189,9 @@ fn a_panic_costs_one_task_and_not_the_thread() {
     );
     bench.push(&plan(10), 0..4);
     let outcomes = [(); 4].map(|()| match bench.finished().1 {
-        Outcome::Counted(count) => count.to_string(),
-        Outcome::Cancelled => "cancelled".to_owned(),
-        Outcome::Failed(failure) => failure.to_string(),
+        JobOutcome::Counted(count) => count.to_string(),
+        JobOutcome::Cancelled => "cancelled".to_owned(),
+        JobOutcome::Failed(failure) => failure.to_string(),
     });
     let panicked = "the counting thread panicked: a fault in task 1";
     assert_eq!(outcomes, ["0", panicked, "the weighted count exceeds 64 bits", "3"]);
@@ -206,7 +206,7 @@ fn a_plan_that_cannot_be_set_up_fails_each_of_its_jobs() {
     bench.push(&plan(10), 0..2);
     for _ in 0..2 {
         let outcome = bench.finished().1;
-        let Outcome::Failed(Failure::Setup(SetupError::Memory { given, .. })) = outcome else {
+        let JobOutcome::Failed(Failure::Setup(SetupError::Memory { given, .. })) = outcome else {
             panic!("{outcome:?}");
         };
         assert_eq!(given, budget(1).crews(&plan(10)).unwrap().memory_bytes());
@@ -255,7 +255,7 @@ fn crews_share_threads_and_memory_and_no_other_thread_counts() {
     jobs.iter().for_each(|job| job.cancel());
     let mut finished = 0;
     while finished < 3 {
-        if let Event::Finished(result) = bench.events.blocking_recv().unwrap() {
+        if let PoolEvent::Finished(result) = bench.events.blocking_recv().unwrap() {
             assert!(result.threads.get() >= 2, "{result:?}");
             finished += 1;
         }
@@ -278,15 +278,15 @@ fn a_thread_that_fails_its_self_test_takes_no_job_and_another_leads_in_its_place
         let (mut sum, mut started, mut finished, mut failed) = (0, 0, 0, Vec::new());
         while finished < plan.tasks() || failed.is_empty() {
             match bench.events.blocking_recv().unwrap() {
-                Event::Started(..) => started += 1,
-                Event::SelfTestPassed => {}
-                Event::Finished(result) => {
+                PoolEvent::Started(..) => started += 1,
+                PoolEvent::SelfTestPassed => {}
+                PoolEvent::Finished(result) => {
                     finished += 1;
-                    if let Outcome::Counted(count) = result.outcome {
+                    if let JobOutcome::Counted(count) = result.outcome {
                         sum += count;
                     }
                 }
-                Event::SelfTestFailed(passed) => failed.push(passed),
+                PoolEvent::SelfTestFailed(passed) => failed.push(passed),
             }
         }
         assert_eq!((sum, started), (352, plan.tasks()), "the others count");
@@ -311,7 +311,7 @@ fn the_memory_limits_concurrent_self_tests() {
         let mut bench = Bench::with(budget, self_test, Arc::new(real_counter));
         for _ in 0..8 {
             let event = bench.events.blocking_recv().unwrap();
-            assert!(matches!(event, Event::SelfTestPassed), "{event:?}");
+            assert!(matches!(event, PoolEvent::SelfTestPassed), "{event:?}");
         }
         assert!(bench.close().is_empty());
         assert!(MOST.load(Relaxed) <= limit, "{MOST:?} at a time");
@@ -323,7 +323,7 @@ fn a_self_test_that_panics_has_failed() {
     let mut bench = Bench::with(budget(2), |_| panic!("a bad core"), Arc::new(real_counter));
     for _ in 0..2 {
         let event = bench.events.blocking_recv().unwrap();
-        assert!(matches!(event, Event::SelfTestFailed(None)), "{event:?}");
+        assert!(matches!(event, PoolEvent::SelfTestFailed(None)), "{event:?}");
     }
     assert!(bench.close().is_empty());
 }

@@ -33,7 +33,7 @@ pub(crate) use self::{
     pending::Pending,
     rate::Rate,
     recounts::Recounts,
-    sample::Sample,
+    sample::RunSample,
 };
 
 use self::leases::Leases;
@@ -74,7 +74,7 @@ pub(crate) struct Run {
     parking: Parking,
     pub(crate) recounts: Recounts,
     rechecks: Rechecks,
-    sample: Sample,
+    sample: RunSample,
     pub(crate) time: CountingTime,
     /// Number of rechecks that agreed.
     pub(crate) agreed: u64,
@@ -132,7 +132,7 @@ impl Run {
             parking: Parking::default(),
             recounts: Recounts::new(manifest.run, sampler),
             rechecks: Rechecks::default(),
-            sample: Sample::new(&tasks),
+            sample: RunSample::new(&tasks),
             time: CountingTime::default(),
             agreed: 0,
             conflicts: 0,
@@ -185,7 +185,7 @@ impl Run {
         &self.pending
     }
 
-    pub(crate) fn sample(&self) -> &Sample {
+    pub(crate) fn sample(&self) -> &RunSample {
         &self.sample
     }
 

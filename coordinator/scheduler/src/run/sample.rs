@@ -13,14 +13,14 @@ use crate::ledger::{
 
 /// The first tasks in the plan's order, which is random.
 #[derive(Debug)]
-pub(crate) struct Sample {
+pub(crate) struct RunSample {
     sums: RunEstimate,
     /// Position in the plan's order up to which `includes` is set.
     next: u64,
     includes: Vec<bool>,
 }
 
-impl Sample {
+impl RunSample {
     pub(super) fn new(tasks: &Tasks) -> Self {
         let size = usize::try_from(tasks.size()).expect("at most MAX_TASKS");
         let sums = RunEstimate::of(tasks.size(), tasks.total_cost());
@@ -72,12 +72,12 @@ mod tests {
     fn the_sample_ends_before_the_first_task_that_may_still_come() {
         let plan = test_records::plan();
         let mut tasks = Tasks::new(&plan);
-        let (mut sample, mut pending) = (Sample::new(&tasks), Pending::default());
+        let (mut sample, mut pending) = (RunSample::new(&tasks), Pending::default());
         let order: Vec<_> = pending.upcoming(&plan).collect();
         let done =
             Done { first: TaskCount { count: 1, ..TaskCount::default() }, ..Done::default() };
         let included =
-            |sample: &Sample| order.iter().filter(|&&at| sample.includes[at as usize]).count();
+            |sample: &RunSample| order.iter().filter(|&&at| sample.includes[at as usize]).count();
         // The third task is not done yet; the second is parked and added later.
         for (at, stage) in [(0, Stage::Done), (1, Stage::Parked), (3, Stage::Done)] {
             match stage {

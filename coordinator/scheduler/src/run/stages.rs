@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::{
-    clock::{Clock, Ticks},
+    clock::{SchedulerClock, Ticks},
     fleet::WorkerIx,
     ledger::{
         Confirmation, Done, EntryKind, Fold, Recheck, Stage, TaskCount, TaskState,
@@ -34,7 +34,7 @@ impl Run {
         kind: EntryKind,
         count: TaskCount,
         level: impl Fn(WorkerIx, WorkerIx) -> Confirmation,
-        clock: &Clock,
+        clock: &SchedulerClock,
     ) {
         let now = clock.ticks();
         let before = self.tasks.state(task);

@@ -54,7 +54,7 @@ pub use status::{
 
 use self::{control::Undo, proofs::Proofs, referee::Referee};
 use crate::{
-    clock::{Clock, Jitter, MAX_STEP_MS, Millis, Ticks},
+    clock::{Jitter, MAX_STEP_MS, Millis, SchedulerClock, Ticks},
     fleet::{OWN_REFEREE, REFEREE, RunIx, SessionUpdate, WorkerIx, Workers},
     ledger::{
         Caller, Change, LeaseEvent, Principal, RecheckSampler, RunState, Stage, StoredRun, Tasks,
@@ -73,7 +73,7 @@ const KEPT_CHANGES: usize = 10_000;
 #[derive(Debug)]
 pub struct Scheduler {
     config: Config,
-    clock: Clock,
+    clock: SchedulerClock,
     jitter: Jitter,
     runs: Vec<Run>,
     by_id: BTreeMap<RunId, RunIx>,
@@ -101,7 +101,7 @@ impl Scheduler {
         workers.identify(OWN_REFEREE, &Principal::referee());
         let key = std::array::from_fn(|at| seed.to_be_bytes()[at % 8]);
         Self {
-            clock: Clock::default(),
+            clock: SchedulerClock::default(),
             config,
             jitter: Jitter(seed),
             runs: Vec::new(),

@@ -30,7 +30,7 @@ pub(crate) const MAX_LINE_BYTES: usize = 2048;
 
 /// The end of a journal, where the next line goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct JournalEnd {
     /// The length of all whole lines.
     pub(crate) bytes: u64,
     pub(crate) lines: u64,
@@ -40,7 +40,7 @@ pub(crate) struct End {
     pub(crate) fence: u64,
 }
 
-impl End {
+impl JournalEnd {
     pub(crate) fn empty(manifest: &RunManifest) -> Self {
         Self { bytes: 0, lines: 0, head: ChainHash::first(manifest), fence: 0 }
     }

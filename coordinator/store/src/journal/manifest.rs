@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     RunManifest, RunState, SymmetricCounts,
     journal::{
-        End,
+        JournalEnd,
         text::{ChainHash, Damage, FORMAT, seal, unseal},
     },
 };
@@ -101,8 +101,8 @@ pub(crate) struct SavedState {
 }
 
 /// Encodes a state file of a run whose journal ends at `end`, without a line end.
-pub(crate) fn encode_state(run: RunId, state: RunState, end: &End) -> String {
-    let End { lines, head, .. } = *end;
+pub(crate) fn encode_state(run: RunId, state: RunState, end: &JournalEnd) -> String {
+    let JournalEnd { lines, head, .. } = *end;
     seal(&SavedState { format: FORMAT, run, state, lines, head })
 }
 
@@ -233,8 +233,8 @@ mod tests {
         }
     }
 
-    fn end() -> End {
-        End { bytes: 0, lines: 3, head: ChainHash::after(b"line"), fence: 0 }
+    fn end() -> JournalEnd {
+        JournalEnd { bytes: 0, lines: 3, head: ChainHash::after(b"line"), fence: 0 }
     }
 
     const SYMMETRIC: SymmetricCounts = SymmetricCounts { half_turn: 3000, quarter_turn: 64 };

@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-pub(crate) use line::End;
+pub(crate) use line::JournalEnd;
 
 /// A file for appended lines; a trait, so that tests can make its writes fail.
 pub(crate) trait AppendFile: Send + fmt::Debug {
@@ -80,7 +80,7 @@ pub(crate) struct Journal {
     path: PathBuf,
     run: RunId,
     pub(crate) file: Box<dyn AppendFile>,
-    end: End,
+    end: JournalEnd,
     /// The number of sealed segments, and of the bytes in them.
     sealed: (u64, u64),
     /// The size at which a segment is sealed.
@@ -89,7 +89,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Creates an empty journal; the caller makes its directory entry durable.
-    pub(crate) fn create(path: &Path, run: RunId, end: End) -> Result<Self, StoreError> {
+    pub(crate) fn create(path: &Path, run: RunId, end: JournalEnd) -> Result<Self, StoreError> {
         descriptors::open(|| OpenOptions::new().create(true).append(true).open(path))
             .map_err(files::failed("create", path))?;
         Ok(Self::new(path, run, end, (0, 0)))
@@ -97,7 +97,7 @@ impl Journal {
 
     /// Opens a journal whose whole lines end at `end`.
     /// Cuts the rest, and keeps its bytes in a file next to the journal.
-    pub(crate) fn open(path: &Path, run: RunId, end: End) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path, run: RunId, end: JournalEnd) -> Result<Self, StoreError> {
         let sealed = segments::sealed(path).map_err(files::failed("read", path))?;
         let sealed = (sealed.len() as u64, segments::bytes(&sealed));
         let Some(active_bytes) = end.bytes.checked_sub(sealed.1) else {
@@ -113,7 +113,7 @@ impl Journal {
         Ok(Self::new(path, run, end, sealed))
     }
 
-    fn new(path: &Path, run: RunId, end: End, sealed: (u64, u64)) -> Self {
+    fn new(path: &Path, run: RunId, end: JournalEnd, sealed: (u64, u64)) -> Self {
         let file = Box::new(Appended { path: path.to_owned(), open: None });
         Self { path: path.to_owned(), run, file, end, sealed, segment_bytes: SEGMENT_BYTES }
     }
@@ -121,7 +121,7 @@ impl Journal {
     /// Appends lines that end at `end` and syncs them; returns the sync's duration.
     /// After an error the caller must acknowledge none of the lines and append no more: the contents of
     /// the disk are unknown until it is read again.
-    pub(crate) fn append(&mut self, text: &[u8], end: End) -> Result<Duration, StoreError> {
+    pub(crate) fn append(&mut self, text: &[u8], end: JournalEnd) -> Result<Duration, StoreError> {
         let written = self.file.append(text).and_then(|()| {
             let began = Instant::now();
             self.file.sync().map(|()| began.elapsed())
@@ -186,7 +186,7 @@ pub(crate) trait Source {
     fn name(&self) -> PathBuf;
 
     /// Opens a reader of the lines after `end`.
-    fn open(&self, end: &End) -> Result<Reader, StoreError>;
+    fn open(&self, end: &JournalEnd) -> Result<Reader, StoreError>;
 
     /// Returns the saved state's name, to be removed if it refers to missing lines.
     fn state_name(&self) -> PathBuf;

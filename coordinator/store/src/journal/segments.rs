@@ -17,7 +17,7 @@ use crate::{
     StoreError, descriptors,
     directory::{files, files::RunFiles},
     journal::{
-        Chain, End, Reader, Source,
+        Chain, JournalEnd, Reader, Source,
         text::{self, ChainHash, Damage, FORMAT},
     },
 };
@@ -51,7 +51,11 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    pub(crate) fn new(run: RunId, segment: u64, &End { lines, bytes, head, .. }: &End) -> Self {
+    pub(crate) fn new(
+        run: RunId,
+        segment: u64,
+        &JournalEnd { lines, bytes, head, .. }: &JournalEnd,
+    ) -> Self {
         Self { format: FORMAT, run, segment, lines, bytes, head }
     }
 }
@@ -113,7 +117,12 @@ pub(crate) fn decode(run: RunId, segment: u64, given: &str) -> Result<Seal, Dama
 
 /// Seals `active` as segment `segment` of a journal that ends at `end`.
 /// Begins a new file, whose name is not yet durable. After an error the journal is unchanged.
-pub(crate) fn seal(active: &Path, run: RunId, segment: u64, end: &End) -> Result<(), StoreError> {
+pub(crate) fn seal(
+    active: &Path,
+    run: RunId,
+    segment: u64,
+    end: &JournalEnd,
+) -> Result<(), StoreError> {
     let seal = text::seal(&Seal::new(run, segment, end));
     files::write_durably(&segment_path(active, segment, "seal"), &seal)?;
     let next = active.with_extension("next");
@@ -155,7 +164,7 @@ impl Source for RunFiles {
         self.journal()
     }
 
-    fn open(&self, end: &End) -> Result<Reader, StoreError> {
+    fn open(&self, end: &JournalEnd) -> Result<Reader, StoreError> {
         let path = self.journal();
         let input = read_from(&path, end.bytes).map_err(files::failed("read", &path))?;
         Ok(Reader::new(input, end.bytes))

@@ -10,7 +10,8 @@ use common::{
 use scheduler::ledger::fold;
 
 use crate::{
-    Change, JournalEntry, RunState, Settings, StoreError, StoredRun, TrustRecord, journal::End,
+    Change, JournalEntry, RunState, Settings, StoreError, StoredRun, TrustRecord,
+    journal::JournalEnd,
 };
 
 use super::rows::TaskRow;
@@ -19,7 +20,7 @@ use super::rows::TaskRow;
 pub(crate) struct IndexedRun {
     pub(crate) stored: StoredRun,
     pub(crate) plan: Plan,
-    pub(crate) end: End,
+    pub(crate) end: JournalEnd,
 }
 
 /// A group of changes, sorted by where they are stored.
@@ -54,7 +55,7 @@ impl Index {
     }
 
     /// Returns the end of every run's journal.
-    pub(crate) fn ends(&self) -> impl Iterator<Item = (RunId, End)> {
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (RunId, JournalEnd)> {
         self.runs.iter().map(|(run, indexed)| (*run, indexed.end))
     }
 
@@ -64,7 +65,7 @@ impl Index {
         if self.runs.contains_key(&manifest.run) {
             return Err(StoreError::RunExists(manifest.run));
         }
-        let (plan, end) = (fold::plan_of(manifest)?, End::empty(manifest));
+        let (plan, end) = (fold::plan_of(manifest)?, JournalEnd::empty(manifest));
         Ok(IndexedRun { stored, plan, end })
     }
 
@@ -110,7 +111,11 @@ impl Index {
     }
 
     /// Applies a durable batch, after which journals end at `ends`.
-    pub(crate) fn commit(&mut self, batch: Batch, ends: impl IntoIterator<Item = (RunId, End)>) {
+    pub(crate) fn commit(
+        &mut self,
+        batch: Batch,
+        ends: impl IntoIterator<Item = (RunId, JournalEnd)>,
+    ) {
         for (run, end) in ends {
             self.known(run).end = end;
         }

@@ -12,7 +12,7 @@ use common::{plan::TaskId, run::RunId};
 use crate::{
     StoreError, SyncTimes,
     directory::files::Secret,
-    journal::{End, Reader, Source, trust::TrustChain},
+    journal::{JournalEnd, Reader, Source, trust::TrustChain},
 };
 
 use super::{Group, JournalStore, Medium, Text, index::IndexedRun, recover::Loaded, rows::TaskRow};
@@ -66,7 +66,7 @@ impl Source for MemoryJournal {
         format!("the journal of run {}", self.0).into()
     }
 
-    fn open(&self, end: &End) -> Result<Reader, StoreError> {
+    fn open(&self, end: &JournalEnd) -> Result<Reader, StoreError> {
         let start = usize::try_from(end.bytes).unwrap_or(usize::MAX).min(self.1.len());
         Ok(Reader::new(Cursor::new(self.1[start..].to_vec()), end.bytes))
     }

@@ -17,7 +17,7 @@ use crate::{
     Change, Fold, JournalCursor, JournalEntry, Note, Recheck, RunManifest, Store, StoreError,
     StoredRun, StoredTasks, SymmetricCounts, SyncTimes, TrustRecord,
     directory::files::{self, Secret},
-    journal::{End, Next, Reader, Source, manifest, trust::TrustChain},
+    journal::{JournalEnd, Next, Reader, Source, manifest, trust::TrustChain},
 };
 
 use self::{
@@ -57,7 +57,7 @@ impl Text {
 #[derive(Debug)]
 pub(crate) struct NewLines {
     pub(crate) text: Vec<u8>,
-    pub(crate) end: End,
+    pub(crate) end: JournalEnd,
 }
 
 /// A group of changes in the form and the order in which media store it.
@@ -313,7 +313,7 @@ impl<M: Medium> Store for JournalStore<M> {
         let end = self.index.run(run)?.end;
         let journal = self.medium.journal(run);
         let JournalCursor { bytes, mut lines } = from;
-        let mut reader: Reader = journal.open(&End { bytes, lines, ..end })?;
+        let mut reader: Reader = journal.open(&JournalEnd { bytes, lines, ..end })?;
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue() && lines < end.lines {
             let name = journal.name();

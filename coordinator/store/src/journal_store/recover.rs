@@ -16,7 +16,7 @@ use crate::{
     Note, Recheck, RunManifest, RunState, Settings, StoreError, StoredRun, SymmetricCounts,
     directory::files::{self, DataFiles, RunFiles},
     journal::{
-        End, Next, Source,
+        JournalEnd, Next, Source,
         line::JournalLine,
         manifest::{self, SavedState},
         segments::{self, Seal},
@@ -98,7 +98,7 @@ pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<Foun
 pub(crate) struct Walk<'a, S> {
     found: &'a FoundRun<S>,
     plan: &'a Plan,
-    pub(crate) end: End,
+    pub(crate) end: JournalEnd,
     pub(crate) fold: Fold,
     /// The link after the last line that the saved state covers.
     saved_head: Option<ChainHash>,
@@ -106,7 +106,7 @@ pub(crate) struct Walk<'a, S> {
 
 impl<'a, S: Source> Walk<'a, S> {
     pub(crate) fn new(found: &'a FoundRun<S>, plan: &'a Plan) -> Self {
-        let end = End::empty(&found.manifest);
+        let end = JournalEnd::empty(&found.manifest);
         let fold = Fold::new(&found.manifest, plan);
         let mut walk = Self { found, plan, end, fold, saved_head: None };
         walk.note_saved_head();
@@ -121,7 +121,7 @@ impl<'a, S: Source> Walk<'a, S> {
             .take(self.plan, &line.entry, line.sequence)
             .map_err(Damage::new)
             .and_then(|()| self.check_units(line));
-        self.end = End {
+        self.end = JournalEnd {
             bytes: offset,
             lines: line.sequence,
             head: ChainHash::after(text.as_bytes()),
@@ -283,7 +283,7 @@ fn damaged_line(path: &Path, line: u64, what: &Damage) -> StoreError {
 /// A journal as it was read.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    pub(crate) end: End,
+    pub(crate) end: JournalEnd,
     pub(crate) fold: Fold,
     /// The sequence number of each task's last line; 0 for none.
     last_lines: Vec<u64>,

@@ -9,14 +9,14 @@ use scheduler::ledger::fold;
 use crate::{
     Observed, StoreError, descriptors,
     directory::files::{self, DataFiles, Lock, Reading, SECRET, SIGNING_KEY, write_durably},
-    journal::{End, Next, Source, manifest, trust::TrustChain},
+    journal::{JournalEnd, Next, Source, manifest, trust::TrustChain},
     journal_store::{
         Medium as _, Text,
         recover::{self, FoundRun},
     },
     postgres::{
         Database, PgStore,
-        link::Step,
+        connection::Step,
         load,
         tables::{delete_run, put_lines, put_named, put_run, put_text, put_trust, signed},
     },
@@ -132,7 +132,7 @@ impl Database {
         // Removes the rest of an interrupted copy.
         self.transact(delete_run(run))?;
         let end = survey.end;
-        let mut reader = found.files.open(&End::empty(&found.manifest))?;
+        let mut reader = found.files.open(&JournalEnd::empty(&found.manifest))?;
         let (mut first, mut lines) = (1, Vec::new());
         while reader.offset() < end.bytes {
             match reader.next().map_err(files::failed("read", &path))? {
@@ -170,7 +170,7 @@ impl Database {
         let path = to.journal();
         fs::create_dir_all(&to.dir).map_err(files::failed("create", &to.dir))?;
         files::sync_parent(&to.dir)?;
-        let mut lines = found.files.open(&End::empty(&found.manifest))?.into_inner();
+        let mut lines = found.files.open(&JournalEnd::empty(&found.manifest))?.into_inner();
         descriptors::open(|| fs::File::create(&path))
             .and_then(|mut file| {
                 io::copy(&mut lines, &mut file)?;

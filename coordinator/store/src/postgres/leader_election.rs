@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::{
     Leader, Observed, StoreError,
     postgres::{
-        link::{Link, Server},
+        connection::{DbConnection, Server},
         tables::unsigned,
     },
 };
@@ -54,7 +54,7 @@ const LEAVE_SQL: &str = "UPDATE queens.leader SET leads = false WHERE term = $1"
 /// Waits until there is no leader, or its heartbeat stops, and takes over.
 /// Reports another leader to `waits` at each poll. Returns the new leader and the number of commits so far.
 pub(super) fn lead(
-    link: &mut Link,
+    link: &mut DbConnection,
     name: &str,
     waits: &mut dyn FnMut(&Observed),
 ) -> Result<(Leader, i64), StoreError> {
@@ -98,7 +98,7 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     pub(super) fn start(server: &Server, term: i64) -> Result<Self, StoreError> {
         // The heartbeat retries forever: the store's connection decides when to give up.
-        let mut link = Link::new(server.clone(), Duration::MAX)?;
+        let mut link = DbConnection::new(server.clone(), Duration::MAX)?;
         link.quiet = true;
         let (stop, stopped) = mpsc::channel();
         let (report, replaced) = watch::channel(None);
@@ -128,7 +128,7 @@ impl Heartbeat {
 }
 
 /// Sends a heartbeat; returns the next leader, if there is one.
-fn beat(link: &mut Link, term: i64) -> Result<Option<String>, StoreError> {
+fn beat(link: &mut DbConnection, term: i64) -> Result<Option<String>, StoreError> {
     if !link.query(BEAT_SQL, &[&term])?.is_empty() {
         return Ok(None);
     }

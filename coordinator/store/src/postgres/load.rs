@@ -5,10 +5,10 @@ use scheduler::ledger::{Recheck, RecheckSampler, Settings};
 use crate::{
     StoreError,
     directory::files::Secret,
-    journal::{End, manifest, segments::Seal, text::Damage, trust::TrustChain},
+    journal::{JournalEnd, manifest, segments::Seal, text::Damage, trust::TrustChain},
     journal_store::recover::FoundRun,
     postgres::{
-        link::{Link, STARTUP_TIMEOUT, Server},
+        connection::{DbConnection, STARTUP_TIMEOUT, Server},
         schema,
         tables::{Shared, Table, unsigned},
     },
@@ -34,7 +34,8 @@ pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreErro
             let saved = state.map(|text| manifest::decode_state(run, text)).transpose()?;
             // The end that the last transaction left: a shorter journal has lost lines.
             let (lines, head) = (unsigned(row.get(3)), row.get::<_, &str>(4).parse()?);
-            let end = Seal::new(run, 0, &End { lines, head, ..End::empty(&manifest) });
+            let end =
+                Seal::new(run, 0, &JournalEnd { lines, head, ..JournalEnd::empty(&manifest) });
             let files = Table { link: link.clone(), run };
             let symmetric: Option<&str> = row.get(5);
             let symmetric = symmetric.and_then(|text| manifest::decode_symmetric(run, text).ok());
@@ -72,8 +73,8 @@ pub fn verify_database(
     watch: &mut dyn FnMut(Examined),
 ) -> Result<VerifyReport, VerifyError> {
     const SQL: &str = "SELECT leads, (SELECT version FROM queens.schema_version), \
-         (SELECT content FROM queens.kept WHERE name = 'secret') FROM queens.leader";
-    let link = Shared::new(Link::new(Server::of(url)?, STARTUP_TIMEOUT)?);
+         (SELECT content FROM queens.texts WHERE name = 'secret') FROM queens.leader";
+    let link = Shared::new(DbConnection::new(Server::of(url)?, STARTUP_TIMEOUT)?);
     let place = link.place().to_owned();
     let row = link.query(SQL, &[])?.pop().ok_or_else(|| link.lock().server.without_leader())?;
     let (version, ours) = (row.get::<_, i64>(1), schema::MIGRATIONS.len() as i64);

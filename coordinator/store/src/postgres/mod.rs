@@ -5,9 +5,9 @@
 //! repeated without effect. Reads need no fence: only the leader writes, so a former leader that reads old
 //! data cannot act on it.
 
+mod connection;
 mod copy;
 mod leader_election;
-mod link;
 mod load;
 mod password_file;
 mod schema;
@@ -27,8 +27,8 @@ pub use self::{
 };
 
 use self::{
+    connection::{DbConnection, RETRY_TIMEOUT, STARTUP_TIMEOUT, Server, Step},
     leader_election::Heartbeat,
-    link::{Link, RETRY_TIMEOUT, STARTUP_TIMEOUT, Server, Step},
     load::{find_runs, read_trust},
     schema::migrate,
     tables::{
@@ -76,7 +76,7 @@ impl PgStore {
         waits: &mut dyn FnMut(&Observed),
     ) -> Result<Self, StoreError> {
         let server = Server::of(url)?;
-        let mut link = Link::new(server.clone(), STARTUP_TIMEOUT)?;
+        let mut link = DbConnection::new(server.clone(), STARTUP_TIMEOUT)?;
         // A standby only reads, so it would notice a replica only when it has to take over.
         let settings = link.query("SHOW transaction_read_only", &[])?;
         if settings.iter().any(|row| row.get::<_, &str>(0) == "on") {
@@ -118,13 +118,13 @@ impl PgStore {
     /// Returns the secrets of the coordinator, on a separate connection.
     pub fn secrets(&self) -> Result<SecretStore, StoreError> {
         let server = self.medium.link.lock().server.clone();
-        let link = Shared::new(Link::new(server, STARTUP_TIMEOUT)?);
+        let link = Shared::new(DbConnection::new(server, STARTUP_TIMEOUT)?);
         Ok(SecretStore::of_database(Texts { link, term: self.medium.term }))
     }
 
     /// Returns the secrets of the coordinator that leads, for reading.
     pub fn secrets_of_leader(url: &str) -> Result<SecretStore, StoreError> {
-        let link = Shared::new(Link::new(Server::of(url)?, STARTUP_TIMEOUT)?);
+        let link = Shared::new(DbConnection::new(Server::of(url)?, STARTUP_TIMEOUT)?);
         // No coordinator leads in this term, so the fence refuses writes.
         Ok(SecretStore::of_database(Texts { link, term: -1 }))
     }

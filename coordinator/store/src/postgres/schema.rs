@@ -5,7 +5,7 @@
 //! queens.schema_version   the number of applied migrations
 //! queens.leader           the fence: the leader's term, name and start, and the number of commits
 //! queens.beat             the leader's heartbeat
-//! queens.kept             keys, tokens, secrets and notes by the names of a data directory's files
+//! queens.texts            keys, tokens, secrets and notes by the names of a data directory's files
 //! queens.runs             a run's manifest, state, … as their files' texts, and its journal's end
 //! queens.lines            the journals, line by line as on disk
 //! queens.rows             the rows of tasks; can be rebuilt from the lines
@@ -16,7 +16,7 @@ use tokio_postgres::types::ToSql;
 
 use crate::{
     StoreError,
-    postgres::{FENCE, link::Link},
+    postgres::{FENCE, connection::DbConnection},
 };
 
 /// The migrations, in order.
@@ -39,7 +39,7 @@ CREATE TABLE queens.beat (
     beats bigint NOT NULL
 );
 INSERT INTO queens.beat (beats) VALUES (0);
-CREATE TABLE queens.kept (name text PRIMARY KEY, content text NOT NULL);
+CREATE TABLE queens.texts (name text PRIMARY KEY, content text NOT NULL);
 -- The first statement of every transaction that writes. It locks the row that a take-over changes:
 -- no standby takes over before the transaction ends. After a take-over the fence fails.
 CREATE FUNCTION queens.fence(its_term bigint, its_commit bigint) RETURNS void
@@ -107,7 +107,11 @@ INSERT INTO queens.schema_version (version) VALUES (0) ON CONFLICT DO NOTHING;
 pub(super) const SCHEMA_LOCK: &str = "SELECT pg_advisory_xact_lock(7171, 1)";
 
 /// Applies the missing migrations of `list`; with a term, as the leader.
-pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Result<(), StoreError> {
+pub(super) fn migrate(
+    link: &mut DbConnection,
+    list: &[&str],
+    term: Option<i64>,
+) -> Result<(), StoreError> {
     let before = link.call(async |session| {
         let client = &session.client;
         client.batch_execute("BEGIN").await?;

@@ -12,14 +12,14 @@ use tokio_postgres::{Row, types::ToSql};
 use crate::{
     RunManifest, StoreError,
     directory::files::Secret,
-    journal::{Chain, End, Reader, Source, manifest},
+    journal::{Chain, JournalEnd, Reader, Source, manifest},
     journal_store::{
         Text,
         rows::{self, TaskRow},
     },
     postgres::{
         FENCE,
-        link::{Link, Step},
+        connection::{DbConnection, Step},
     },
 };
 
@@ -29,16 +29,16 @@ pub(super) const PAGE: i64 = 4000;
 /// A connection that a store and its readers share.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    link: Arc<Mutex<Link>>,
+    link: Arc<Mutex<DbConnection>>,
     place: Arc<str>,
 }
 
 impl Shared {
-    pub(super) fn new(link: Link) -> Self {
+    pub(super) fn new(link: DbConnection) -> Self {
         Self { place: link.server.place.as_str().into(), link: Arc::new(Mutex::new(link)) }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Link> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DbConnection> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,7 +67,7 @@ impl Source for Table {
         format!("{}, the journal of run {}", self.link.place(), self.run).into()
     }
 
-    fn open(&self, end: &End) -> Result<Reader, StoreError> {
+    fn open(&self, end: &JournalEnd) -> Result<Reader, StoreError> {
         const SQL: &str = "SELECT seq, line FROM queens.lines \
              WHERE run = $1 AND seq > $2 ORDER BY seq LIMIT $3";
         let (link, run) = (self.link.clone(), self.run.to_string());
@@ -107,7 +107,7 @@ pub(crate) struct Texts {
 
 impl Texts {
     pub(crate) fn read(&self, name: &str) -> Result<Option<String>, StoreError> {
-        let rows = self.link.query("SELECT content FROM queens.kept WHERE name = $1", &[&name])?;
+        let rows = self.link.query("SELECT content FROM queens.texts WHERE name = $1", &[&name])?;
         Ok(rows.first().map(|row| row.get(0)))
     }
 
@@ -140,7 +140,7 @@ impl Texts {
 
     /// Reads all texts, with their names.
     pub(super) fn all(&self) -> Result<Vec<(String, String)>, StoreError> {
-        let rows = self.link.query("SELECT name, content FROM queens.kept ORDER BY name", &[])?;
+        let rows = self.link.query("SELECT name, content FROM queens.texts ORDER BY name", &[])?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 }
@@ -164,12 +164,12 @@ pub(super) fn delete_run(run: RunId) -> Vec<Step> {
         of_run("DELETE FROM queens.runs WHERE run = $1", run),
         of_run("DELETE FROM queens.lines WHERE run = $1", run),
         of_run("DELETE FROM queens.rows WHERE run = $1", run),
-        of_run("DELETE FROM queens.kept WHERE name LIKE 'runs/' || $1 || '/%'", run),
+        of_run("DELETE FROM queens.texts WHERE name LIKE 'runs/' || $1 || '/%'", run),
     ]
 }
 
 /// Returns the statement that creates a run whose journal ends at `end`.
-pub(super) fn put_run(manifest: &RunManifest, end: &End) -> Step {
+pub(super) fn put_run(manifest: &RunManifest, end: &JournalEnd) -> Step {
     let (run, text) = (manifest.run.to_string(), manifest::encode(manifest));
     let (lines, head) = (signed(end.lines), end.head.to_string());
     Step::new(
@@ -180,7 +180,7 @@ pub(super) fn put_run(manifest: &RunManifest, end: &End) -> Step {
 
 pub(super) fn put_named(name: &str, text: &str) -> Step {
     Step::new(
-        "INSERT INTO queens.kept (name, content) VALUES ($1, $2) \
+        "INSERT INTO queens.texts (name, content) VALUES ($1, $2) \
          ON CONFLICT (name) DO UPDATE SET content = excluded.content",
         vec![Box::new(name.to_owned()), Box::new(text.to_owned())],
     )
@@ -217,7 +217,7 @@ pub(super) fn put_lines(run: RunId, first: u64, lines: Vec<String>) -> Step {
     )
 }
 
-pub(super) fn set_end(run: RunId, end: &End) -> Step {
+pub(super) fn set_end(run: RunId, end: &JournalEnd) -> Step {
     let head = end.head.to_string();
     Step::new(
         "UPDATE queens.runs SET lines = $2, head = $3 WHERE run = $1",

@@ -25,7 +25,7 @@ use store::{Clock, RunManifest, RunState};
 
 use super::{
     super::{Fault, HOUR, MINUTE, SECOND, Time, scenario::Scenario, shared::Shared},
-    Event, World,
+    SimEvent, World,
 };
 
 /// Number of driver steps between two full comparisons of the scheduler.
@@ -210,7 +210,7 @@ impl World {
     pub(super) fn step_by(&mut self, at: Time) {
         if at < self.step_at {
             self.step_at = at;
-            self.after(at - self.env.now, Event::CoordinatorStep);
+            self.after(at - self.env.now, SimEvent::CoordinatorStep);
         }
     }
 
@@ -246,7 +246,7 @@ impl World {
         }
         self.note_state();
         for (sender, reply) in answered {
-            self.send(Event::Reply(sender, Box::new(reply)));
+            self.send(SimEvent::Reply(sender, Box::new(reply)));
         }
         self.plan_step();
     }
@@ -307,7 +307,7 @@ impl World {
         self.coordinator = Some(coordinator);
         self.recounting = None;
         if self.env.scenario.referee {
-            self.after(SECOND, Event::Recounted(self.outcome.starts));
+            self.after(SECOND, SimEvent::Recounted(self.outcome.starts));
         }
         self.note_state();
         self.step_soon();
@@ -334,7 +334,7 @@ impl World {
         self.disk.disk().crash();
         self.step_at = Time::MAX;
         let down = self.env.rng.random_range(SECOND..15 * MINUTE);
-        self.after(down, Event::CoordinatorStart);
+        self.after(down, SimEvent::CoordinatorStart);
     }
 
     /// Starts a recount, or schedules the next request of the referee.
@@ -344,7 +344,7 @@ impl World {
             let cost = self.env.scenario.truth.plan.task_cost(recount.task);
             self.env.scenario.duration(recount.task, cost)
         });
-        self.after(takes, Event::Recounted(self.outcome.starts));
+        self.after(takes, SimEvent::Recounted(self.outcome.starts));
     }
 
     /// Submits the recount, if there is one, and requests the next.

@@ -43,7 +43,7 @@ const MAX_DISKS: u64 = 4;
 const NO_WORKER: usize = usize::MAX;
 
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum SimEvent {
     Wake(usize),
     Request(Sender, Box<SyncRequest>),
     Reply(Sender, Box<SyncReply>),
@@ -62,7 +62,7 @@ pub(super) enum Event {
 
 /// Result of a simulated run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// True milliseconds until the run finished.
     pub time_ms: u64,
     /// Messages that reached the coordinator.
@@ -104,7 +104,7 @@ pub(super) struct World {
     clock_ahead: u64,
     clock: &'static AtomicU64,
     /// Events by time, and by number among those at the same time.
-    events: BTreeMap<(Time, u64), Event>,
+    events: BTreeMap<(Time, u64), SimEvent>,
     serial: u64,
     workers: Vec<Worker>,
     pub(super) packages: Vec<Package>,
@@ -120,11 +120,11 @@ pub(super) struct World {
     /// The referee's current task.
     recounting: Option<Recount>,
     complete: bool,
-    outcome: Outcome,
+    outcome: SimOutcome,
 }
 
 /// Runs a scenario to its end and checks all invariants on the way.
-pub fn run(scenario: Scenario) -> Outcome {
+pub fn run(scenario: Scenario) -> SimOutcome {
     let mut world = World::new(scenario);
     while !world.complete {
         let Some(((now, _), event)) = world.events.pop_first() else {
@@ -147,7 +147,7 @@ impl World {
         let seed = scenario.seed;
         let disk = Shared::new(Disk::new(&scenario));
         let liars = (1..=scenario.faults.liars as u128).map(WorkerId).collect();
-        let outcome = Outcome { tasks: scenario.truth.plan.tasks(), ..Outcome::default() };
+        let outcome = SimOutcome { tasks: scenario.truth.plan.tasks(), ..SimOutcome::default() };
         let rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
         let (tally, bait) = (Tally::default(), BTreeSet::new());
         let mut env = Environment { now: 0, scenario, rng, tally, bait, leases: BTreeMap::new() };
@@ -190,7 +190,7 @@ impl World {
     }
 
     fn schedule_faults(&mut self) {
-        self.after(0, Event::CoordinatorStart);
+        self.after(0, SimEvent::CoordinatorStart);
         for worker in 0..self.workers.len() {
             let mut start = self.env.rng.random_range(0..2 * MINUTE);
             // An accomplice joins at the start.
@@ -200,7 +200,7 @@ impl World {
                 start += self.env.scenario.faults.late_liars;
             }
             self.workers[worker].up = false;
-            self.after(start, Event::Start(worker));
+            self.after(start, SimEvent::Start(worker));
             for fault in [
                 Fault::WorkerCrash,
                 Fault::WorkerFrozen,
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    pub(super) fn after(&mut self, delay: Time, event: Event) {
+    pub(super) fn after(&mut self, delay: Time, event: SimEvent) {
         self.serial += 1;
         self.events.insert((self.env.now + delay, self.serial), event);
     }
@@ -234,7 +234,7 @@ impl World {
     fn schedule_next(&mut self, fault: Fault, worker: usize) {
         if let Some(mean) = self.env.scenario.faults.mean_times.get(&fault) {
             let delay = self.env.rng.random_range(1..2 * mean);
-            self.after(delay, Event::Fault(fault, worker));
+            self.after(delay, SimEvent::Fault(fault, worker));
         }
     }
 
@@ -242,30 +242,30 @@ impl World {
         self.env.tally.add(fault);
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: SimEvent) {
         match event {
-            Event::Wake(worker) => self.wake(worker),
-            Event::Request(sender, request) => self.serve(sender, *request),
-            Event::Reply(sender, reply) => self.deliver(sender, reply),
-            Event::Start(worker) => self.start(worker),
-            Event::Package(number) => self.package_step(number),
-            Event::Recounted(start) => self.recounted(start),
-            Event::CoordinatorStart => self.coordinator_start(),
-            Event::CoordinatorStep => {
+            SimEvent::Wake(worker) => self.wake(worker),
+            SimEvent::Request(sender, request) => self.serve(sender, *request),
+            SimEvent::Reply(sender, reply) => self.deliver(sender, reply),
+            SimEvent::Start(worker) => self.start(worker),
+            SimEvent::Package(number) => self.package_step(number),
+            SimEvent::Recounted(start) => self.recounted(start),
+            SimEvent::CoordinatorStart => self.coordinator_start(),
+            SimEvent::CoordinatorStep => {
                 if self.step_at == self.env.now {
                     self.step_at = Time::MAX;
                     self.step();
                 }
             }
-            Event::WorkerResume(worker) => {
+            SimEvent::WorkerResume(worker) => {
                 self.pause(worker, None);
                 self.schedule_next(Fault::WorkerPaused, worker);
             }
-            Event::Resume => match self.command(Command::Resume) {
+            SimEvent::Resume => match self.command(Command::Resume) {
                 true => self.schedule_next(Fault::RunPaused, NO_WORKER),
-                false => self.after(MINUTE, Event::Resume),
+                false => self.after(MINUTE, SimEvent::Resume),
             },
-            Event::Fault(fault, worker) => self.fault(fault, worker),
+            SimEvent::Fault(fault, worker) => self.fault(fault, worker),
         }
     }
 
@@ -291,7 +291,7 @@ impl World {
                 self.count(fault);
                 self.pause(number, Some("on battery"));
                 let long = self.some_minutes();
-                return self.after(long, Event::WorkerResume(number));
+                return self.after(long, SimEvent::WorkerResume(number));
             }
             Fault::SelfTest
                 if is_up && self.workers[number].self_test(self.env.now, &mut self.env.rng) =>
@@ -325,7 +325,7 @@ impl World {
                 self.count(fault);
                 self.command(Command::Pause);
                 let long = self.some_minutes();
-                return self.after(long, Event::Resume);
+                return self.after(long, SimEvent::Resume);
             }
             // The process is not running, or the fault does not recur by itself.
             _ => {}
@@ -343,9 +343,9 @@ impl World {
     }
 
     /// Sends a message over the network.
-    pub(super) fn send(&mut self, message: Event) {
+    pub(super) fn send(&mut self, message: SimEvent) {
         let worker = match &message {
-            Event::Request(sender, _) | Event::Reply(sender, _) => sender.worker,
+            SimEvent::Request(sender, _) | SimEvent::Reply(sender, _) => sender.worker,
             _ => NO_WORKER,
         };
         let partitioned = self.workers.get(worker).map(|worker| worker.partitioned_until);
@@ -387,9 +387,9 @@ impl World {
                 let sender = Sender { worker, incarnation, call };
                 if self.chance(self.env.scenario.faults.repeat) {
                     self.count(Fault::MessageRepeated);
-                    self.send(Event::Request(sender, request.clone()));
+                    self.send(SimEvent::Request(sender, request.clone()));
                 }
-                self.send(Event::Request(sender, request));
+                self.send(SimEvent::Request(sender, request));
                 self.wake_soon(number);
             }
             Some(Action::Exit) => self.schedule_start(number),
@@ -402,12 +402,12 @@ impl World {
         let worker = &mut self.workers[number];
         let at = worker.next(self.env.now).max(worker.frozen_until);
         worker.wake_at = at;
-        self.after(at - self.env.now, Event::Wake(number));
+        self.after(at - self.env.now, SimEvent::Wake(number));
     }
 
     fn wake_at_once(&mut self, number: usize) {
         self.workers[number].wake_at = self.env.now + 1;
-        self.after(1, Event::Wake(number));
+        self.after(1, SimEvent::Wake(number));
     }
 
     /// Lets a machine lease tasks and vanish.
@@ -418,7 +418,7 @@ impl World {
         ghost.start(1, self.env.now);
         if let Some(Action::Call(call, request)) = ghost.act(&mut self.env) {
             let sender = Sender { worker: NO_WORKER, incarnation: 0, call };
-            self.send(Event::Request(sender, request));
+            self.send(SimEvent::Request(sender, request));
         }
     }
 
@@ -434,7 +434,7 @@ impl World {
         }
         if worker.frozen_until > self.env.now {
             let wait = worker.frozen_until - self.env.now;
-            self.after(wait, Event::Reply(sender, reply));
+            self.after(wait, SimEvent::Reply(sender, reply));
             return;
         }
         let barred = reply.reason.contains("barred");
@@ -450,7 +450,7 @@ impl World {
             && self.chance(chance)
         {
             self.end(sender.worker, renamed);
-            self.after(SECOND, Event::Start(sender.worker));
+            self.after(SECOND, SimEvent::Start(sender.worker));
         }
     }
 
@@ -491,7 +491,7 @@ impl World {
 
     fn schedule_start(&mut self, number: usize) {
         let long = self.env.rng.random_range(SECOND..10 * MINUTE);
-        self.after(long, Event::Start(number));
+        self.after(long, SimEvent::Start(number));
     }
 
     fn start(&mut self, number: usize) {
@@ -501,7 +501,7 @@ impl World {
     }
 
     /// Checks the finished run and returns its outcome.
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> SimOutcome {
         let seed = self.seed();
         let shared = self.disk.clone();
         let mut disk = shared.disk();

@@ -22,7 +22,7 @@ use crate::{
     StoreError,
     conformance::{Bench, OnDisk, accepted, lines, manifest, open, record, resealed, spec, tasks},
     directory::files::{DataFiles, existing_backups},
-    journal::{AppendFile, End, manifest as format},
+    journal::{AppendFile, JournalEnd, manifest as format},
     journal_store::{
         recover::{self, FoundRun},
         rows::{Rows, TaskRow},
@@ -34,7 +34,7 @@ fn found(disk: &OnDisk) -> FoundRun {
     runs.remove(0)
 }
 
-fn survey(run: &FoundRun) -> Result<End, StoreError> {
+fn survey(run: &FoundRun) -> Result<JournalEnd, StoreError> {
     let plan = scheduler::ledger::fold::plan_of(&run.manifest).unwrap();
     run.survey(&plan).map(|survey| survey.end)
 }

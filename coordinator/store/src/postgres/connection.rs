@@ -80,7 +80,7 @@ impl Step {
 }
 
 /// A connection for a thread that may block and is not part of an async runtime.
-pub(super) struct Link {
+pub(super) struct DbConnection {
     pub(super) server: Server,
     /// `None` only while the connection is dropped.
     runtime: Option<Runtime>,
@@ -310,7 +310,7 @@ fn read_roots(store: &mut RootCertStore, file: &str) -> Result<(), Box<dyn std::
     if store.is_empty() { Err("it holds no certificate".into()) } else { Ok(()) }
 }
 
-impl Link {
+impl DbConnection {
     pub(super) fn new(server: Server, retry_timeout: Duration) -> Result<Self, StoreError> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
@@ -439,7 +439,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for DbConnection {
     /// Stops the runtime without waiting, which is forbidden in async tasks.
     fn drop(&mut self) {
         self.session = None;
