@@ -205,7 +205,9 @@ impl World {
         let worker = &mut self.fleet[place];
         let bytes = v1::SyncRequest::from(worker.request(self.now, &self.plan)).encode_to_vec();
         self.tally.bytes_up += bytes.len() as u64;
-        let request = SyncRequest::try_from(v1::SyncRequest::decode(&*bytes)?)?;
+        let mut request = SyncRequest::try_from(v1::SyncRequest::decode(&*bytes)?)?;
+        // The coordinator reads it from the token, not from the message.
+        request.worker.id = worker.fake.info.id;
         let mut caller = Caller::new(request.worker.id, None);
         caller.machine = request.worker.machine;
         let reply = self.scheduler.sync_by(&caller, &request, Millis(self.now));
