@@ -217,7 +217,7 @@ impl Scheduler {
         }));
     }
 
-    /// Restores a change of the trust in a worker; call before [`Self::restore_task`].
+    /// Restores a change of the trust in a worker; call before [`Self::restore_run`].
     pub fn restore_trust(&mut self, record: &TrustRecord) {
         let worker = self.workers.pinned(record.worker);
         // An operator may have readmitted a worker that had not called.
