@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    hash::Hash,
+    hash::{BuildHasher as _, Hash, RandomState},
     net::IpAddr,
     num::NonZeroU32,
     sync::{
@@ -164,13 +164,15 @@ const IDENTITIES_PER_DAY: NonZeroU32 = NonZeroU32::new(64).expect("not zero");
 /// Calls of an identity per minute; also the largest burst.
 const VISITOR_CALLS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(240).expect("not zero");
 
-/// Number of addresses, and of identities, at which those within their quota are forgotten.
-const MAX_VISITORS: usize = 100_000;
+/// Number of quotas of each kind. Callers are divided among them by a keyed hash, so their memory is bounded and nobody
+/// can choose whose quota to exhaust.
+const VISITOR_QUOTAS: u64 = 1 << 17;
 
 /// Quotas of visitors without a token.
 pub struct VisitorQuotas {
-    identities: DefaultKeyedRateLimiter<IpAddr>,
-    calls: DefaultKeyedRateLimiter<WorkerId>,
+    hash: RandomState,
+    identities: DefaultKeyedRateLimiter<u64>,
+    calls: DefaultKeyedRateLimiter<u64>,
 }
 
 impl Default for VisitorQuotas {
@@ -178,6 +180,7 @@ impl Default for VisitorQuotas {
         let day = Duration::from_secs(24 * 60 * 60);
         let identity = Quota::with_period(day / IDENTITIES_PER_DAY.get()).expect("not zero");
         Self {
+            hash: RandomState::new(),
             identities: RateLimiter::keyed(identity.allow_burst(IDENTITIES_PER_DAY)),
             calls: RateLimiter::keyed(Quota::per_minute(VISITOR_CALLS_PER_MINUTE)),
         }
@@ -188,26 +191,25 @@ impl VisitorQuotas {
     /// Counts an identity that is issued to a visitor at this address.
     pub fn issue(&self, address: IpAddr) -> Result<(), Status> {
         let what = format!("{IDENTITIES_PER_DAY} visitors a day: try again tomorrow");
-        within(&self.identities, network(address), || format!("this address has {what}"))
+        self.within(&self.identities, network(address), || format!("this address has {what}"))
     }
 
     /// Counts a call of a visitor.
     pub fn call(&self, visitor: WorkerId) -> Result<(), Status> {
         let what =
             || format!("at most {VISITOR_CALLS_PER_MINUTE} calls per minute: call less often");
-        within(&self.calls, visitor, what)
+        self.within(&self.calls, visitor, what)
     }
-}
 
-fn within<K: Clone + Eq + Hash>(
-    limiter: &DefaultKeyedRateLimiter<K>,
-    key: K,
-    refusal: impl Fn() -> String,
-) -> Result<(), Status> {
-    if limiter.len() >= MAX_VISITORS {
-        limiter.retain_recent();
+    fn within(
+        &self,
+        limiter: &DefaultKeyedRateLimiter<u64>,
+        caller: impl Hash,
+        refusal: impl Fn() -> String,
+    ) -> Result<(), Status> {
+        let quota = self.hash.hash_one(caller) % VISITOR_QUOTAS;
+        limiter.check_key(&quota).map_err(|_| Status::resource_exhausted(refusal()))
     }
-    limiter.check_key(&key).map_err(|_| Status::resource_exhausted(refusal()))
 }
 
 /// A call in progress and the bytes that its client has sent.
@@ -330,5 +332,24 @@ impl Drop for ConnectionActivity {
         for (_, usage) in &self.state().principals {
             usage.connections.fetch_sub(1, Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn the_quotas_of_any_number_of_visitors_take_bounded_memory() {
+        let quotas = VisitorQuotas::default();
+        for number in 0..400_000u32 {
+            // An address may share its quota with others.
+            let _ = quotas.issue(Ipv4Addr::from_bits(number).into());
+            let _ = quotas.call(WorkerId(number.into()));
+        }
+        let most = usize::try_from(VISITOR_QUOTAS).unwrap();
+        assert!(quotas.identities.len() <= most && quotas.calls.len() <= most);
     }
 }
