@@ -1,9 +1,11 @@
 //! Evidence of checked counts in a run's journal, and the bound on wrong counts.
 
+use std::collections::BTreeSet;
+
 use common::plan::TaskId;
 
 use crate::ledger::{
-    Confirmation, Fold, Stage,
+    Confirmation, Fold, Principal, Stage,
     tasks::{TaskIx, id},
 };
 
@@ -16,6 +18,8 @@ pub struct Evidence {
     pub tasks: u64,
     /// Standing counts by level of confirmation.
     pub levels: [u64; Confirmation::ALL.len()],
+    /// Number of tokens with which workers made the standing counts.
+    pub tokens: u64,
     /// The random recounts.
     pub sample: Sample,
     /// Counts that were voided because their machine or token was barred.
@@ -49,6 +53,9 @@ impl Evidence {
             disputed_number: tasks.number(Stage::Disputed),
             ..Self::default()
         };
+        let authors = fold.done().map(|(_, done)| &fold.author(done.first.author).1);
+        let workers = authors.filter(|author| !author.is_referee());
+        evidence.tokens = workers.map(Principal::token).collect::<BTreeSet<_>>().len() as u64;
         let order = tasks.all().map(|task| Some((rank(id(task))?, tasks.is_recounted(task), task)));
         let mut order: Vec<_> = order.collect::<Option<_>>().unwrap_or_default();
         order.sort_unstable();
@@ -240,6 +247,7 @@ mod tests {
             Evidence {
                 tasks: found.tasks,
                 levels: [1, 1, 1, 1, 2],
+                tokens: 1,
                 // Of the ranks 0 to 4, those of tasks 6 and 4 are recounted.
                 sample: Sample { recounts: 2, wrong: 1, missing: 3 },
                 voided: 1,

@@ -93,9 +93,18 @@ fn referee(evidence: &Evidence) -> Check {
 
 fn rechecks(evidence: &Evidence) -> Check {
     let at = |level| number(evidence.at(level));
+    let open: u64 = evidence.levels[..Confirmation::OtherToken as usize].iter().sum();
+    // Such as visitors, who all share one.
+    let missing = match evidence.tokens {
+        1 if open > 0 => {
+            "; all workers have the same token, so only the referee, or workers with another token, could \
+                          confirm more"
+        }
+        _ => "",
+    };
     let reason = format!(
         "{} confirmed by the referee, {} by another token, {} by the same token only (its holder could have \
-         made them agree), {} by the same machine, {} not confirmed",
+         made them agree), {} by the same machine, {} not confirmed{missing}",
         at(Confirmation::Referee),
         at(Confirmation::OtherToken),
         at(Confirmation::SameToken),
@@ -234,6 +243,13 @@ mod tests {
         assert_eq!(outcome, CheckOutcome::Passed);
         let expected = "1 confirmed by the referee, 2 by another token, 3 by the same token only";
         assert!(text.starts_with(expected), "{text}");
+        for (tokens, levels, is_missing) in
+            [(1, [5, 4, 3, 0, 1], true), (1, [0, 0, 0, 0, 9], false), (2, [5, 4, 3, 0, 1], false)]
+        {
+            let evidence = Evidence { levels, tokens, ..Evidence::default() };
+            let (_, text) = reason(&of_counts(&evidence), "rechecks");
+            assert_eq!(text.contains("all workers have the same token"), is_missing, "{text}");
+        }
         let no_dispute = (CheckOutcome::Passed, "no task was disputed".to_owned());
         assert_eq!(reason(&of_counts(&evidence), "disputes"), no_dispute);
         let nothing = Evidence { levels: [5, 0, 0, 0, 0], ..evidence };
