@@ -1,6 +1,7 @@
 //! Conversion between messages and the driver's values; a cache of statuses.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     sync::{Arc, Mutex as BlockingMutex, OnceLock},
     time::{Duration, SystemTime},
@@ -18,7 +19,10 @@ use scheduler::{
     RunSummary, STATUS_WORKERS, WorkerState, WorkerStatus, WorkerTotals, WorkersPage, WorkersPart,
     checks::{Check, CheckOutcome},
 };
-use store::{ArchiveLag, Clock, JournalEntry, Outage, RunManifest, RunState};
+use store::{
+    ArchiveLag, Clock, Confirmation, Fold, JournalCursor, JournalEntry, Outage, RunManifest,
+    RunState,
+};
 use tokio::{
     sync::Mutex,
     task::spawn_blocking,
@@ -27,8 +31,8 @@ use tokio::{
 use tonic::Status;
 
 use crate::driver::{
-    By, DiskSpaceMonitor, DriverHandle, Outcome, RunEvent, Serving, StatusReport, Stopped,
-    Submission, new_manifest,
+    By, DiskSpaceMonitor, DriverHandle, Outcome, RequestError, RunEvent, Serving, StatusReport,
+    Stopped, Submission, new_manifest,
 };
 
 /// Starts the requested run, or returns the one that a request with the same key
@@ -70,6 +74,49 @@ pub(crate) async fn workers_page(
         workers: workers.iter().map(worker).collect(),
         totals: Some(worker_totals(&totals)),
     })
+}
+
+/// Returns the contributors of a run, those with the most solutions first, from the records of its journal; `None`
+/// if there is no such run.
+pub(crate) async fn credits(
+    driver: &DriverHandle,
+    run: RunId,
+) -> Result<Option<Vec<v1::Credit>>, RequestError> {
+    let runs = driver.runs().await?;
+    let summary = runs.into_iter().find(|summary| summary.manifest.run == run);
+    let (Some(summary), Some(plan)) = (summary, driver.plan(run).await?) else { return Ok(None) };
+    let mut fold = Fold::new(&summary.manifest, &plan);
+    let mut next = Some(JournalCursor::default());
+    while let Some(from) = next {
+        let Some(page) = driver.journal(run, from).await? else { return Ok(None) };
+        for (sequence, entry, _) in &page.lines {
+            fold.take(&plan, entry, *sequence).expect("the store has checked its lines");
+        }
+        next = page.next;
+    }
+    let all = driver.workers(WorkersPart::ById { after: None, most: usize::MAX }).await?;
+    let named = all.workers.into_iter().map(|worker| (worker.info.id, worker.info.name));
+    let names: BTreeMap<_, _> = named.collect();
+    let mut credits = BTreeMap::new();
+    for (_, done) in fold.done() {
+        let (worker, principal) = fold.author(done.first.author);
+        let (credit, solutions) = credits.entry(principal).or_insert_with(|| {
+            let name = names.get(worker).cloned().unwrap_or_default();
+            (v1::Credit { contributor: principal.to_string(), name, ..v1::Credit::default() }, 0)
+        });
+        credit.tasks += 1;
+        credit.confirmed += u64::from(done.confirmed != Confirmation::None);
+        *solutions += u128::from(done.first.count);
+    }
+    let mut credits: Vec<_> = credits.into_values().collect();
+    credits.sort_by_key(|(_, solutions)| Reverse(*solutions));
+    let all: u128 = credits.iter().map(|(_, solutions)| solutions).sum();
+    let credit = |(credit, solutions): (v1::Credit, u128)| v1::Credit {
+        solutions: solutions.to_string(),
+        share: solutions as f64 / all.max(1) as f64,
+        ..credit
+    };
+    Ok(Some(credits.into_iter().map(credit).collect()))
 }
 
 pub(crate) fn run(summary: &RunSummary) -> v1::Run {

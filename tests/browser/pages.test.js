@@ -554,3 +554,25 @@ test('a tab counts a board alone, through a reload, a lost network and a killed 
     await cluster.queensctl(['wait', 'last', '--max-wait', '60s']);
   } finally { await cluster.stop(); }
 });
+
+test('a tab and a native worker count a board together, and both get their credit', async () => {
+  const cluster = await Cluster.start(['--n', '19', '--method', 'frames', '--task-cost', '20000', '--volunteers']);
+  try {
+    const tab = await count(cluster);
+    await waitForText(tab, '#tasks', /^[1-9]\d*$/);
+    cluster.worker('native');
+    await cluster.line(/N = 19: 4,968,057,848 solutions/);
+    const credits = (await cluster.queensctl(['credits', 'last', '--json'])).split('\n').map(JSON.parse);
+    for (const name of ['visitor-1', 'native']) {
+      assert.ok(credits.some((credit) => credit.name === name && credit.tasks > 0), `${name} in ${JSON.stringify(credits)}`);
+    }
+    const page = await open(await cluster.link());
+    await page.getByRole('link', { name: 'Credits' }).click();
+    await waitForText(page, '#credits-h', new RegExp(`^${credits.length} contributors`));
+    assert.deepEqual(await findings(page), []);
+    const download = page.waitForEvent('download');
+    await page.getByRole('button', { name: /Counts of .*volunteers/ }).click();
+    assert.equal((await download).suggestedFilename(), 'certificate.json.counts');
+    assert.deepEqual(page.errors, []);
+  } finally { await cluster.stop(); }
+});

@@ -35,6 +35,25 @@ async function disputed() {
   } finally { await cluster.stop(); }
 }
 
+// The contributors of a run that two visitors and a worker have counted.
+async function credits() {
+  const cluster = await Cluster.start(['--n', '19', '--method', 'frames', '--task-cost', '5000', '--volunteers']);
+  try {
+    for (const name of ['ada', 'gauss']) {
+      const page = await open(`${cluster.url}/count`, desktop);
+      await page.locator('#name').fill(name);
+      await page.locator('#start').click();
+      await page.locator('#tasks').filter({ hasText: /[1-9]/ }).waitFor();
+    }
+    cluster.worker('lab-a');
+    await cluster.line(/N = 19: 4,968,057,848 solutions/);
+    const page = await open(await cluster.link(), { viewport: { width: 1280, height: 400 } });
+    await page.waitForSelector('.result');
+    await page.goto(`${cluster.url}/runs/last/credits`);
+    await page.screenshot({ path: join(folder, 'credits.png') });
+  } finally { await cluster.stop(); }
+}
+
 const cluster = await Cluster.start(['--n', n, '--recheck', '0.2']);
 const empty = await Cluster.start([]);
 try {
@@ -54,6 +73,7 @@ try {
   await first.waitForSelector('.result', { timeout: 3_600_000 });
   await shoot(await cluster.link(), 'dashboard-finished', desktop);
   await disputed();
+  await credits();
 } finally {
   await chrome.close();
   for (const each of [cluster, empty]) await each.stop();

@@ -101,6 +101,7 @@ pub const CALLS: &[(&str, Access)] = &[
     ("/queens.v1.Runs/WatchStatus", Access::Viewer),
     ("/queens.v1.Runs/Workers", Access::Viewer),
     ("/queens.v1.Runs/Export", Access::Viewer),
+    ("/queens.v1.Runs/Credits", Access::Viewer),
     ("/queens.v1.Runs/Dashboard", Access::Viewer),
     ("/queens.v1.Runs/Submit", Access::Operator),
     ("/queens.v1.Runs/Events", Access::Viewer),
@@ -154,6 +155,7 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     ("GET", "/api/v1/runs/{run}/grid", Access::Viewer),
     ("GET", "/api/v1/runs/{run}/tasks/{task}", Access::Viewer),
     ("GET", "/api/v1/runs/{run}/history", Access::Viewer),
+    ("GET", "/api/v1/runs/{run}/credits", Access::Viewer),
     ("GET", "/api/v1/events", Access::Viewer),
     ("GET", "/api/v1/cost", Access::Operator),
     ("POST", "/api/v1/join", Access::Operator),
@@ -174,6 +176,7 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     ("GET", "/events", Access::Viewer),
     ("GET", "/runs/{run}", Access::Viewer),
     ("GET", "/runs/{run}/events", Access::Viewer),
+    ("GET", "/runs/{run}/credits", Access::Viewer),
     ("GET", "/runs/{run}/tasks/{task}", Access::Viewer),
     ("GET", "/runs/{run}/{file}", Access::Viewer),
 ];

@@ -29,7 +29,10 @@ use self::{
     cluster::{EventsOptions, TokenCommand, WorkersOptions},
     explore::ExploreCommand,
     forecast::ForecastOptions,
-    runs::{EndOptions, PriorityOptions, RecheckOptions, RunOptions, RunsOptions, SubmitOptions},
+    runs::{
+        CreditsOptions, EndOptions, PriorityOptions, RecheckOptions, RunOptions, RunsOptions,
+        SubmitOptions,
+    },
     status::{StatusOptions, WaitOptions},
     storage::{AuditOptions, CertifyOptions, CopyOptions, RestoreOptions, VerifyOptions},
 };
@@ -102,6 +105,8 @@ enum Command {
     Delete(EndOptions),
     /// Print the accepted results of a run as in the journal, one JSON object per line
     Export(RunOptions),
+    /// Show who counted a run: tasks, solutions, share of the total, and confirmed counts
+    Credits(CreditsOptions),
     /// Create, list and revoke access tokens
     #[command(subcommand)]
     Token(TokenCommand),
@@ -200,6 +205,7 @@ async fn ask(to: &Connection, terminal: TerminalOptions, command: Command) -> an
         Command::Recheck(options) => runs::recheck(to, &options).await?,
         Command::Priority(options) => runs::prioritize(to, &options).await?,
         Command::Export(run) => runs::export(to, &run).await?,
+        Command::Credits(options) => runs::credits(to, &options).await?,
         Command::Token(command) => cluster::token(to, &command).await?,
     }
     Ok(Exit::Success)

@@ -291,6 +291,37 @@ async fn confirm(
     Ok(confirmed)
 }
 
+#[derive(Clone, Debug, Args)]
+pub(super) struct CreditsOptions {
+    #[command(flatten)]
+    target: RunOptions,
+
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn credits(
+    connection: &Connection,
+    options: &CreditsOptions,
+) -> anyhow::Result<()> {
+    let (mut client, run) = connection.connect_to_run(&options.target.run).await?;
+    let mut stream = connection.ask(client.credits(RunRequest { run })).await?;
+    let mut credits = Vec::new();
+    loop {
+        match stream.message().await {
+            Ok(Some(credit)) => credits.push(credit),
+            Ok(None) => break,
+            Err(status) => return Err(connection.explain(&status).await),
+        }
+    }
+    match options.json {
+        true => print_objects(credits.iter().map(view::json::Credit::from)),
+        false if credits.is_empty() => print("no counts yet"),
+        false => print(&view::credits_table(&credits, stdout_width())),
+    }
+}
+
 pub(super) async fn export(connection: &Connection, options: &RunOptions) -> anyhow::Result<()> {
     let (mut client, run) = connection.connect_to_run(&options.run).await?;
     // Lines on a terminal already show the progress.

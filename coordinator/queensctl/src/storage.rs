@@ -197,6 +197,10 @@ pub(super) struct CertifyOptions {
     #[arg(long, value_name = "RUN", default_value = "last")]
     run: RunSelector,
 
+    /// Make a personal certificate: with the counts of this contributor or token only (`queensctl credits`)
+    #[arg(long, value_name = "NAME")]
+    contributor: Option<String>,
+
     /// The file for the certificate; the counts go into the file of the same name with .counts
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -248,21 +252,25 @@ pub(super) fn certify(options: &CertifyOptions) -> anyhow::Result<Exit> {
         n: run.spec.board.n().into(),
     };
     let run = options.run.among(&runs.iter().map(selectable).collect::<Vec<_>>())?;
-    let certified = match certify::certify(dir, run) {
+    let certified = match certify::certify(dir, run, options.contributor.as_deref()) {
         Ok(certified) => certified,
         Err(CertifyError::Verify(flawed @ VerifyError::Flawed(_))) => {
             eprint_line(&format!("error: {flawed}"));
             return Ok(Exit::Contradicted);
         }
         Err(CertifyError::Verify(other)) => return Err(unreadable(other)),
-        Err(partial @ CertifyError::Partial { .. }) => return Err(partial.into()),
+        Err(refused @ (CertifyError::Partial { .. } | CertifyError::NoCounts { .. })) => {
+            return Err(refused.into());
+        }
     };
     let counts = counts_of(&options.out);
     write(&counts, &certified.counts)?;
     write(&options.out, certified.text.as_bytes())?;
     let certificate = &certified.certificate;
+    let only = options.contributor.as_deref();
+    let only = only.map_or_else(String::new, |name| format!(" (only those by {})", Escaped(name)));
     print(&format!(
-        "certificate of run {run}: N = {}, {} solutions, {}, in {} and {}\nsigned by key {}",
+        "certificate of run {run}: N = {}, {} solutions, {}{only}, in {} and {}\nsigned by key {}",
         certificate.n,
         thousands(certificate.solutions.parse().unwrap_or_default()),
         plural(certificate.counts, "count"),

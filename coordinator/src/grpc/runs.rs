@@ -49,6 +49,7 @@ const MIN_INTERVAL_MS: u32 = 50;
 impl Runs for RunsService {
     type WatchStatusStream = Streamed<v1::Status>;
     type ExportStream = Streamed<v1::Record>;
+    type CreditsStream = Streamed<v1::Credit>;
     type EventsStream = Streamed<v1::Event>;
 
     async fn submit(&self, request: Request<v1::SubmitRequest>) -> Answer<v1::Run> {
@@ -190,6 +191,13 @@ impl Runs for RunsService {
                 };
             }
         }))
+    }
+
+    async fn credits(&self, request: Request<v1::RunRequest>) -> Answer<Self::CreditsStream> {
+        let run = RunId(request.into_inner().run);
+        let credits = message::credits(&self.driver, run).await?.ok_or_else(|| not_found(run))?;
+        let credits = tokio_stream::iter(credits.into_iter().map(Ok));
+        Ok(Response::new(Box::pin(credits)))
     }
 
     async fn events(&self, request: Request<v1::EventsRequest>) -> Answer<Self::EventsStream> {

@@ -359,6 +359,24 @@ pub(super) async fn history(
     Ok(Json(app.broadcast.history(run).columns(spec.unwrap_or_default().n)))
 }
 
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Credits {
+    /// Those with the most solutions first.
+    credits: Vec<json::Credit>,
+}
+
+pub(super) async fn credits_of(app: &App, run: RunId) -> Result<Vec<v1::Credit>, Refusal> {
+    let _working = app.working.lock().await;
+    message::credits(&app.driver, run).await?.ok_or_else(|| no_run(run))
+}
+
+/// Answers with the contributors of a run.
+pub(super) async fn credits(State(app): State<App>, Path(name): Path<String>) -> Answer<Credits> {
+    let run = find(&app, &name).await?;
+    let credits = credits_of(&app, run).await?;
+    Ok(Json(Credits { credits: credits.iter().map(json::Credit::from).collect() }))
+}
+
 /// The query for the cost of a run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

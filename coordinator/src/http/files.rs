@@ -6,23 +6,38 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use common::run::RunId;
+use serde::Deserialize;
 use store::certify::{Certified, CertifyError, certify};
 use tokio::task::spawn_blocking;
 use view::grouped;
 
-use super::{App, api, guard::Refusal, preview};
+use super::{
+    App, api,
+    guard::{Query, Refusal},
+    preview,
+};
+
+/// A query for the counts of a certificate.
+#[derive(Debug, Deserialize)]
+pub(super) struct CountsQuery {
+    /// The contributor whose counts a personal certificate has; those of all if absent.
+    contributor: Option<String>,
+}
 
 /// Answers with a file of a run.
 pub(super) async fn file(
     State(app): State<App>,
     Path((name, file)): Path<(String, String)>,
+    Query(CountsQuery { contributor }): Query<CountsQuery>,
 ) -> Result<Response, Refusal> {
     let run = api::find(&app, &name).await?;
     let (kind, bytes) = match file.as_str() {
         "preview.png" => ("image/png", picture(&app, run).await?),
-        "certificate.json" => ("application/json", certificate(&app, run).await?.text.into_bytes()),
+        "certificate.json" => {
+            ("application/json", certificate(&app, run, None).await?.text.into_bytes())
+        }
         "certificate.json.counts" => {
-            ("application/octet-stream", certificate(&app, run).await?.counts)
+            ("application/octet-stream", certificate(&app, run, contributor).await?.counts)
         }
         _ => return Err(Refusal::not_found(format!("run {run} has no file {file}"))),
     };
@@ -30,7 +45,11 @@ pub(super) async fn file(
 }
 
 /// Certifies a run. Takes time in proportion to its journal.
-async fn certificate(app: &App, run: RunId) -> Result<Certified, Refusal> {
+async fn certificate(
+    app: &App,
+    run: RunId,
+    contributor: Option<String>,
+) -> Result<Certified, Refusal> {
     let Some(directory) = app.storage.directory.clone() else {
         let what =
             "a certificate is made of a data directory: copy the database first (queensctl copy)";
@@ -39,11 +58,12 @@ async fn certificate(app: &App, run: RunId) -> Result<Certified, Refusal> {
     let working = app.working.clone().lock_owned().await;
     let made = spawn_blocking(move || {
         let _working = working;
-        certify(&directory, run)
+        certify(&directory, run, contributor.as_deref())
     });
     let made = made.await.map_err(|error| Refusal::internal(error.to_string()))?;
     made.map_err(|error| match error {
         CertifyError::Partial { .. } => Refusal::new(StatusCode::CONFLICT, error.to_string()),
+        CertifyError::NoCounts { .. } => Refusal::not_found(error.to_string()),
         CertifyError::Verify(flaws) => {
             tracing::error!("cannot certify run {run}: {flaws}");
             Refusal::internal(format!("cannot certify run {run}: see the log, or queensctl verify"))

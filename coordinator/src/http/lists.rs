@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::{
     Json,
-    extract::{Request, State},
+    extract::{Path, Request, State},
     response::{IntoResponse as _, Response},
 };
 use common::{board::Board, run::RunId};
@@ -14,7 +14,7 @@ use scheduler::RunSummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use view::{
-    RUN_COLUMNS, event_subject, event_text,
+    CREDIT_COLUMNS, RUN_COLUMNS, credit_row, event_subject, event_text,
     json::Event,
     listed, run_row,
     text::{minute, plural},
@@ -145,6 +145,60 @@ fn table(runs: &[v1::Run], shown: Option<RunId>, operator: bool) -> Markup {
             }
         }
     }
+}
+
+/// Answers with the page of a run's contributors.
+pub(super) async fn credits(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Result<Response, Refusal> {
+    let run = api::find(&app, &name).await?;
+    let credits = api::credits_of(&app, run).await?;
+    let status = api::status_of(&app, run).await?;
+    let is_complete = status.run.as_ref().is_some_and(|run| run.state() == RunState::Complete);
+    let has_certificate = is_complete && app.storage.directory.is_some();
+    let n = status.run.as_ref().and_then(|run| run.spec).unwrap_or_default().n;
+    let certificate = format!("/runs/{run}/certificate.json");
+    let title = format!("N = {n}: credits");
+    let body = html! {
+        body {
+            header { div.title { h1 { (title) } a href=(format!("/runs/{run}")) { "Back to the run" } } }
+            main id="main" {
+                section aria-labelledby="credits-h" {
+                    h2 id="credits-h" {
+                        (plural(credits.len(), "contributor"))
+                        @if credits.len() > MAX_LISTED { ", the first " (MAX_LISTED) " listed" }
+                    }
+                    p { "From the records of the journal: tasks whose count stands, the solutions in them, and those of the
+                        tasks whose count was confirmed." }
+                    div.scroll tabindex="0" role="region" aria-label="Table of contributors" {
+                        table.stacked {
+                            thead { tr {
+                                @for column in CREDIT_COLUMNS { th scope="col" { (column.head) } }
+                                @if has_certificate { th scope="col" { "Certificate" } }
+                            } }
+                            tbody { @for credit in credits.iter().take(MAX_LISTED) { tr {
+                                @for (column, cell) in CREDIT_COLUMNS.iter().zip(credit_row(credit)) {
+                                    td data-head=(column.head) { (cell) }
+                                }
+                                @if has_certificate { td data-head="Certificate" {
+                                    form method="get" action=(format!("{certificate}.counts")) {
+                                        input type="hidden" name="contributor" value=(credit.contributor);
+                                        button type="submit" aria-label=(format!("Counts of {}", credit.contributor)) { "Counts" }
+                                    }
+                                } }
+                            } } }
+                        }
+                    }
+                    @if has_certificate { p.sub {
+                        "A personal certificate is " a href=(certificate) download { "certificate.json" }
+                        " with the counts of one contributor only. Anyone can check it: " code { "queensctl audit certificate.json" }
+                    } }
+                }
+            }
+        }
+    };
+    Ok(layout::page(&title, &body).into_response())
 }
 
 /// Returns an operator's buttons for a run in this state.

@@ -16,8 +16,9 @@ use view::json::{History, Run, Status};
 
 use super::{
     api::{
-        Cost, CostQuery, Health, Join, JoinRequest, MapQuery, NamedWorker, PriorityRequest, Ready,
-        RecheckRequest, Runs, StatusQuery, SubmitBody, Task, Workers, WorkersQuery,
+        Cost, CostQuery, Credits, Health, Join, JoinRequest, MapQuery, NamedWorker,
+        PriorityRequest, Ready, RecheckRequest, Runs, StatusQuery, SubmitBody, Task, Workers,
+        WorkersQuery,
     },
     guard::ErrorAnswer,
     lists::{EventQuery, Events},
@@ -94,6 +95,11 @@ pub(super) fn description() -> Value {
         .query::<Window>();
     paths.add::<Task>("GET", "/api/v1/runs/{run}/tasks/{task}", "Task");
     paths.add::<History>("GET", "/api/v1/runs/{run}/history", "Run history (time series)");
+    paths.add::<Credits>(
+        "GET",
+        "/api/v1/runs/{run}/credits",
+        "Contributors of a run, from the records of its journal",
+    );
     paths
         .add::<Events>(
             "GET",

@@ -143,7 +143,7 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
             (dialog())
             footer {
                 p { "Leader: " span data-figure="leader" { (view.figures.leader.short) } }
-                p { a href="/api/v1/openapi.json" { "JSON interface" } " · " a href="/metrics" { "Metrics" } }
+                p { a href=(format!("/runs/{run}/credits")) { "Credits" } " · " a href="/api/v1/openapi.json" { "JSON interface" } " · " a href="/metrics" { "Metrics" } }
                 @if reader.logged_in {
                     form method="post" action="/logout" { button type="submit" { "Log out" } }
                 }

@@ -115,6 +115,36 @@ impl From<&v1::Run> for Run {
     }
 }
 
+/// The part of one contributor in a run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Credit {
+    /// The author of the records: a machine, and its token if it has one.
+    contributor: String,
+    /// Name that the machine gave itself; null if it has not called since the coordinator started.
+    name: Option<String>,
+    /// Tasks whose count stands.
+    tasks: u64,
+    /// Sum of their counts.
+    solutions: Decimal,
+    /// Part of the sum of all standing counts, 0 to 1.
+    share: f64,
+    /// Those of the tasks whose count was confirmed.
+    confirmed: u64,
+}
+
+impl From<&v1::Credit> for Credit {
+    fn from(credit: &v1::Credit) -> Self {
+        Self {
+            contributor: credit.contributor.clone(),
+            name: nonempty(&credit.name),
+            tasks: credit.tasks,
+            solutions: (&credit.solutions).into(),
+            share: credit.share,
+            confirmed: credit.confirmed,
+        }
+    }
+}
+
 /// The status of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Status {

@@ -18,9 +18,9 @@ pub use self::{
     alerts::{Alert, AlertKind, FINISHING},
     history::{History, Point},
     lists::{
-        RUN_COLUMNS, RunSelector, SelectableRun, WORKER_COLUMNS, WORKER_LEGEND, WorkerRow,
-        cost_text, event_line, event_subject, event_text, events_table, listed, plan_text, run_row,
-        run_text, runs_table, worker_rows, workers_table,
+        CREDIT_COLUMNS, RUN_COLUMNS, RunSelector, SelectableRun, WORKER_COLUMNS, WORKER_LEGEND,
+        WorkerRow, cost_text, credit_row, credits_table, event_line, event_subject, event_text,
+        events_table, listed, plan_text, run_row, run_text, runs_table, worker_rows, workers_table,
     },
     run_view::{Figure, Figures, Rating, RunView, SHOWN_WORKERS},
     status::{check_line, grouped, outcome_json, result_lines, status_text},

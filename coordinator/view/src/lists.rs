@@ -15,7 +15,7 @@ use proto::v1::{self, RunState, WorkerState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Rating, Run, run_of};
+use super::{Rating, Run, grouped, run_of};
 use crate::text::{
     Column, abbreviated, age, brief, date, method_name, minute, percent, plural, prose, table,
     thousands,
@@ -220,6 +220,34 @@ pub fn events_table(events: &[v1::Event], width: Option<usize>) -> String {
     };
     let rows: Vec<_> = events.iter().map(row).collect();
     prose(&table(&columns, &rows, None), width)
+}
+
+/// The columns of [`credit_row`].
+pub const CREDIT_COLUMNS: [Column; 6] = [
+    Column::words("Contributor"),
+    Column::name("Name").optional(),
+    Column::numbers("Tasks"),
+    Column::numbers("Solutions"),
+    Column::numbers("Share"),
+    Column::numbers("Confirmed"),
+];
+
+/// Returns a contributor's cells for [`CREDIT_COLUMNS`].
+pub fn credit_row(credit: &v1::Credit) -> Vec<String> {
+    let name = if credit.name.is_empty() { "–" } else { &credit.name };
+    vec![
+        credit.contributor.clone(),
+        name.to_owned(),
+        thousands(credit.tasks.into()),
+        grouped(&credit.solutions),
+        percent(credit.share),
+        thousands(credit.confirmed.into()),
+    ]
+}
+
+/// Formats contributors as a table that fits `width`.
+pub fn credits_table(credits: &[v1::Credit], width: Option<usize>) -> String {
+    table(&CREDIT_COLUMNS, &credits.iter().map(credit_row).collect::<Vec<_>>(), width)
 }
 
 /// A selection of a run on the command line or in a page's address.

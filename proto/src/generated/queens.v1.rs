@@ -1074,6 +1074,28 @@ pub struct Record {
     #[prost(string, tag = "9")]
     pub line: ::prost::alloc::string::String,
 }
+/// The part of one contributor in a run.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Credit {
+    /// The author of the records: a machine, and its token if it has one.
+    #[prost(string, tag = "1")]
+    pub contributor: ::prost::alloc::string::String,
+    /// The name that the machine gave itself; empty if it has not called since the coordinator started.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// Tasks whose count stands.
+    #[prost(uint64, tag = "3")]
+    pub tasks: u64,
+    /// Sum of their counts, decimal.
+    #[prost(string, tag = "4")]
+    pub solutions: ::prost::alloc::string::String,
+    /// Part of the sum of all standing counts, 0 to 1.
+    #[prost(double, tag = "5")]
+    pub share: f64,
+    /// Those of the tasks whose count was confirmed.
+    #[prost(uint64, tag = "6")]
+    pub confirmed: u64,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventsRequest {
     /// Unset: all runs and the cluster.
@@ -1695,6 +1717,28 @@ pub mod runs_client {
             req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "Export"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Streams the contributors of a run, those with the most solutions first, from the records of its journal.
+        pub async fn credits(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::Credit>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/queens.v1.Runs/Credits");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "Credits"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// Streams the events of a run, or of all runs and the cluster, oldest first; then new ones if follow
         /// is set.
         pub async fn events(
@@ -1824,6 +1868,17 @@ pub mod runs_server {
             &self,
             request: tonic::Request<super::RunRequest>,
         ) -> std::result::Result<tonic::Response<Self::ExportStream>, tonic::Status>;
+        /// Server streaming response type for the Credits method.
+        type CreditsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::Credit, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Streams the contributors of a run, those with the most solutions first, from the records of its journal.
+        async fn credits(
+            &self,
+            request: tonic::Request<super::RunRequest>,
+        ) -> std::result::Result<tonic::Response<Self::CreditsStream>, tonic::Status>;
         /// Server streaming response type for the Events method.
         type EventsStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::Event, tonic::Status>,
@@ -2550,6 +2605,52 @@ pub mod runs_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExportSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/queens.v1.Runs/Credits" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreditsSvc<T: Runs>(pub Arc<T>);
+                    impl<
+                        T: Runs,
+                    > tonic::server::ServerStreamingService<super::RunRequest>
+                    for CreditsSvc<T> {
+                        type Response = super::Credit;
+                        type ResponseStream = T::CreditsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Runs>::credits(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreditsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -165,7 +165,7 @@ impl Fixture {
         ask(method, &format!("{}{path}", self.http), &headers, body)
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(super) fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &[], None)
     }
 
@@ -258,6 +258,7 @@ fn every_documented_route_answers_as_described() {
         ("get", "/api/v1/runs/{run}/grid", "?sheet=0&row=0&rows=1", None, 200),
         ("get", "/api/v1/runs/{run}/tasks/{task}", "", None, 200),
         ("get", "/api/v1/runs/{run}/history", "", None, 200),
+        ("get", "/api/v1/runs/{run}/credits", "", None, 200),
         ("get", "/api/v1/events", "?run=last&after=1", None, 200),
         ("get", "/api/v1/workers", "?limit=1", None, 200),
         ("post", "/api/v1/runs/{run}/recheck", "", recheck, 200),

@@ -9,7 +9,10 @@ use common::{
     sealed,
 };
 use serde_json::{Value, json};
-use tests::cluster::{by_rows, journal};
+use tests::{
+    cluster::{by_rows, journal},
+    process::{Process, queensctl},
+};
 
 use super::http::{Fixture, ask};
 
@@ -145,6 +148,66 @@ fn a_visitor_submits_its_own_tasks_and_can_do_nothing_else() {
     }
     let foreign = ask("POST", &url, &[("origin", "http://elsewhere.example")], Some("{}"));
     assert_eq!(foreign.code, 403, "{foreign:#?}");
+}
+
+#[test]
+fn a_visitor_gets_credit_and_a_certificate_of_its_own_counts() {
+    let fixture = Fixture::start(&[&RUN[..], &["--volunteers"]].concat());
+    let visitor = Visitor::new(&fixture);
+    let package = visitor.package(&fixture);
+    assert_eq!(accepted(&visitor.submit(&fixture, &package, |_, count| count)), 64);
+    let _worker = fixture.cluster.fast_worker(&fixture.cluster.connection());
+    fixture.cluster.queensctl(&["wait", "last"]).ok();
+
+    let credits = fixture.get("/api/v1/runs/last/credits").json()["credits"].clone();
+    let credits = credits.as_array().expect("a list");
+    let printed = fixture.cluster.queensctl(&["credits", "last", "--json"]).ok().stdout;
+    let printed: Vec<Value> =
+        printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(&printed, credits);
+    let solutions = |credit: &Value| credit["solutions"].as_str().unwrap().parse::<u64>().unwrap();
+    assert_eq!(credits.iter().map(solutions).sum::<u64>().to_string(), TOTAL);
+    let shares: f64 = credits.iter().map(|credit| credit["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-9, "{credits:#?}");
+    // The journal has the same records, and names their authors in the same way.
+    let lines = journal(&fixture.cluster.data_dir());
+    for credit in credits {
+        let own = |line: &&Value| line["principal"] == credit["contributor"];
+        let first = lines.iter().filter(|line| line["kind"] == "accepted").filter(own);
+        assert_eq!(credit["tasks"], first.count(), "{credit:#?}");
+    }
+    let visitors = |credit: &&Value| credit["name"] == "visitor";
+    let own = credits.iter().find(visitors).expect("the visitor's credit");
+    let contributor = own["contributor"].as_str().unwrap();
+    assert!(own["tasks"] == 64 && contributor.ends_with(" token (volunteers)"), "{own:#?}");
+    let page = fixture.get("/runs/last/credits");
+    assert!(page.code == 200 && page.body.contains(contributor), "{page:#?}");
+    fixture.cluster.queensctl(&["credits", "last"]).ok().prints(&[contributor]);
+
+    let (data_dir, file) = (fixture.cluster.data_dir(), fixture.cluster.path("own.json"));
+    let certify = |contributor: &str| {
+        let mut command = queensctl(&["certify", "--contributor", contributor, "--out"]);
+        Process::run(command.arg(&file).arg(&data_dir))
+    };
+    let audit = || Process::run(queensctl(&["audit"]).arg(&file));
+    certify("nobody").code(1).logs(&["no counts by 'nobody'"]);
+    for named in [contributor, "(volunteers)"] {
+        certify(named).ok().prints(&["only those by"]);
+        audit().ok().prints(&[
+            "merkle     passed: 64 of ",
+            "credits    passed: 64 counts",
+            "recount    passed",
+        ]);
+    }
+    // One wrong digit, in a count or in the hash of a subtree.
+    let counts = fixture.cluster.path("own.json.counts");
+    let genuine = fs::read(&counts).unwrap();
+    for place in [genuine.len() - 1, genuine.len() / 2] {
+        let mut changed = genuine.clone();
+        changed[place] ^= 1;
+        fs::write(&counts, &changed).unwrap();
+        audit().code(3);
+    }
 }
 
 #[test]

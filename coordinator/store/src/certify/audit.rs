@@ -1,6 +1,7 @@
 //! Audits of certificates, without a coordinator.
 
 use std::{
+    collections::BTreeSet,
     num::NonZeroU16,
     sync::{
         Mutex,
@@ -17,10 +18,13 @@ use common::{
     plan::Plan,
     published::published_counts,
     tally::{self, Counts},
-    text::{plural, thousands},
+    text::{Escaped, percent, plural, thousands},
 };
 use rand::{SeedableRng as _, rngs::StdRng, seq::index};
-use scheduler::checks::{Check, CheckOutcome, Sample, at_most_wrong_if_size_is_fixed};
+use scheduler::{
+    checks::{Check, CheckOutcome, Sample, at_most_wrong_if_size_is_fixed},
+    ledger::Confirmation,
+};
 
 use crate::certify::{
     certificate::{BadCertificate, Certificate, Levels, Recounts},
@@ -84,7 +88,9 @@ pub fn audit(
     report: &mut dyn FnMut(Part<'_>),
 ) -> Result<CheckOutcome, AuditError> {
     let certificate = Certificate::read(text)?;
-    let leaves = leaves::decode(counts)?;
+    let parts = leaves::decode(counts)?;
+    let leaves: Vec<_> = parts.iter().filter_map(leaves::Subtree::leaf).collect();
+    let is_personal = leaves.len() < parts.len();
     report(Part::Signed(&certificate, options.key.is_some()));
     let mut worst = CheckOutcome::Passed;
     let mut note = |found: Check| {
@@ -94,29 +100,39 @@ pub fn audit(
     note(finding("signature", signature(&certificate, options)));
     let spec = certificate.spec()?;
     let root = certificate.root()?;
-    let signed = root == leaves::root(&leaves, &spec, certificate.plan_version)
-        && leaves.len() as u64 == certificate.counts;
+    let signed = leaves::root(&parts, &spec, certificate.plan_version) == Some(root)
+        && leaves::counts(&parts) == certificate.counts;
     let counts = plural(certificate.counts, "count");
+    let own = thousands(leaves.len() as u128);
     note(finding(
         "merkle",
         match signed {
+            true if is_personal => Ok(format!("{own} of {counts}, at their signed places")),
             true => Ok(format!("{counts}, exactly the signed ones")),
             false => Err("the counts differ from the signed ones".to_owned()),
         },
     ));
-    note(finding("sum", sum(&certificate, &leaves)));
-    note(finding("confirmed", confirmed(&certificate, &leaves)));
+    if is_personal {
+        note(finding("credits", credits(&certificate, &leaves)));
+        let left_out = "a personal certificate leaves out the counts of others".to_owned();
+        note(not_applicable("sum", left_out));
+    } else {
+        note(finding("sum", sum(&certificate, &leaves)));
+        note(finding("confirmed", confirmed(&certificate, &leaves)));
+    }
     note(classes(&certificate));
     note(published(&certificate, spec.board));
     match Plan::new(spec) {
         Ok(plan) if plan.hash() == certificate.plan()? => {
             // Units beyond the plan cannot be counted.
-            if let Some(gap) = leaves::gap(&leaves, &plan) {
+            if let Some(gap) = leaves::gap(&parts, &plan) {
                 note(finding("coverage", Err(gap)));
             } else {
                 let units = plural(plan.units(), "unit");
                 let covered = format!("the counts cover all {units} of the plan, each once");
-                note(finding("coverage", Ok(covered)));
+                if !is_personal {
+                    note(finding("coverage", Ok(covered)));
+                }
                 note(recount(&plan, &leaves, options));
             }
         }
@@ -157,7 +173,7 @@ fn signature(certificate: &Certificate, options: &AuditOptions) -> Checked {
     }
 }
 
-fn sum(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
+fn sum(certificate: &Certificate, leaves: &[&Leaf]) -> Checked {
     let total = tally::total(leaves.iter().map(|leaf| leaf.count));
     let total = total.map_err(|error| error.to_string())?;
     match &certificate.solutions {
@@ -168,9 +184,32 @@ fn sum(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
     }
 }
 
+/// Describes the counts of a personal certificate.
+fn credits(certificate: &Certificate, leaves: &[&Leaf]) -> Checked {
+    let solutions: u128 = leaves.iter().map(|leaf| u128::from(leaf.count)).sum();
+    let all = certificate.solutions.parse().unwrap_or(0);
+    if solutions > all {
+        return Err(format!("the counts add up to {solutions}, more than the certified {all}"));
+    }
+    let names: BTreeSet<_> = leaves.iter().map(|leaf| leaf.first.principal.as_str()).collect();
+    let by = match (names.first(), names.len()) {
+        (None, _) => return Err("the file contains no count".to_owned()),
+        (Some(name), 1) => Escaped(name).to_string(),
+        (Some(name), more) => format!("{more} contributors such as {}", Escaped(name)),
+    };
+    let confirmed = leaves.iter().filter(|leaf| leaf.level() != Confirmation::None).count();
+    Ok(format!(
+        "{} with {} solutions, {} of the total, {} confirmed, by {by}",
+        plural(leaves.len(), "count"),
+        thousands(solutions),
+        percent(solutions as f64 / all.max(1) as f64),
+        thousands(confirmed as u128),
+    ))
+}
+
 /// Recomputes the confirmations of the counts, and the bound on wrong ones.
-fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
-    let levels = Levels::of(leaves);
+fn confirmed(certificate: &Certificate, leaves: &[&Leaf]) -> Checked {
+    let levels = Levels::of(leaves.iter().copied());
     if certificate.confirmed != levels {
         return Err(format!("the signed counts are confirmed differently: {levels:?}"));
     }
@@ -246,7 +285,7 @@ fn published(certificate: &Certificate, board: Board) -> Check {
 }
 
 /// Recounts random tasks, each in the orientation that its count did not have.
-fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
+fn recount(plan: &Plan, leaves: &[&Leaf], options: &AuditOptions) -> Check {
     let wanted = usize::try_from(options.tasks).unwrap_or(usize::MAX);
     let mut rng = StdRng::seed_from_u64(options.seed);
     let selected = index::sample(&mut rng, leaves.len(), wanted.min(leaves.len())).into_vec();
@@ -284,7 +323,7 @@ fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
 /// Recounts leaves in the other orientation; returns wrong ones with the recounts.
 fn wrong_counts(
     plan: &Plan,
-    (leaves, mut selected): (&[Leaf], Vec<usize>),
+    (leaves, mut selected): (&[&Leaf], Vec<usize>),
     options: &AuditOptions,
 ) -> Result<Vec<(usize, u64)>, String> {
     // All threads count each frame together, in shared memory; prefixes are counted by single threads.

@@ -95,7 +95,7 @@ pub struct Recounts {
 }
 
 impl Levels {
-    pub(crate) fn of(leaves: &[Leaf]) -> Self {
+    pub(crate) fn of<'a>(leaves: impl IntoIterator<Item = &'a Leaf>) -> Self {
         let mut levels = Self::default();
         for leaf in leaves {
             *match leaf.level() {

@@ -12,8 +12,12 @@
 //! and principal; the number of counts, each with its number of units, its count, its counter's index
 //! and `Origin::byte`, then, if there is a recheck, its counter's index and byte. Numbers are in
 //! base 128, lowest digit first. The units of consecutive counts are consecutive, from 0.
+//!
+//! A personal certificate leaves out the counts of other contributors. Instead of each largest subtree that contains
+//! only such counts, its file has a 0, their number, the number of their units and the hash of the subtree. So the
+//! root can still be computed, which proves that the other counts are at their places in the tree.
 
-use std::{collections::HashMap, ops::Range};
+use std::{collections::HashMap, iter::Peekable, ops::Range, slice::Iter};
 
 use common::{
     count::Orientation,
@@ -51,6 +55,18 @@ pub(crate) struct Leaf {
     pub(crate) first: Origin,
     /// The origin of an equal count, if there is one.
     pub(crate) second: Option<Origin>,
+}
+
+/// A part of the tree over a certificate's counts, in the order of the units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subtree {
+    Leaf(Leaf),
+    /// One whose counts were left out.
+    Omitted {
+        units: Range<u64>,
+        counts: u64,
+        hash: Hash,
+    },
 }
 
 /// An invalid file of counts.
@@ -94,6 +110,12 @@ impl Leaf {
         }
     }
 
+    /// Returns whether a contributor, or a machine with a token of this name, made the count that stands.
+    pub(crate) fn is_by(&self, contributor: &str) -> bool {
+        let principal = Principal::from_stored(&self.first.principal);
+        principal.as_str() == contributor || principal.token() == Some(contributor)
+    }
+
     /// Returns the leaf's hash for a plan of `spec` under rules of `version`.
     fn hash(&self, spec: &PlanSpec, version: u16) -> Hash {
         let mut bytes = vec![0, spec.board.n()];
@@ -114,30 +136,93 @@ impl Leaf {
     }
 }
 
-/// Returns the root of the tree over `leaves`.
-pub(crate) fn root(leaves: &[Leaf], spec: &PlanSpec, version: u16) -> Hash {
-    let hashes: Vec<_> = leaves.iter().map(|leaf| leaf.hash(spec, version)).collect();
-    root_of(&hashes)
-}
+impl Subtree {
+    pub(crate) const fn leaf(&self) -> Option<&Leaf> {
+        match self {
+            Self::Leaf(leaf) => Some(leaf),
+            Self::Omitted { .. } => None,
+        }
+    }
 
-fn root_of(hashes: &[Hash]) -> Hash {
-    match hashes {
-        [] => Sha256::digest([]).into(),
-        [leaf] => *leaf,
-        _ => {
-            let (left, right) = hashes.split_at(hashes.len().next_power_of_two() / 2);
-            let mut node = Sha256::new_with_prefix([1]);
-            node.update(root_of(left));
-            node.update(root_of(right));
-            node.finalize().into()
+    pub(crate) const fn units(&self) -> &Range<u64> {
+        match self {
+            Self::Leaf(Leaf { units, .. }) | Self::Omitted { units, .. } => units,
+        }
+    }
+
+    const fn counts(&self) -> u64 {
+        match self {
+            Self::Leaf(_) => 1,
+            Self::Omitted { counts, .. } => *counts,
         }
     }
 }
 
+/// Returns the number of counts, those left out included.
+pub(crate) fn counts(parts: &[Subtree]) -> u64 {
+    parts.iter().map(Subtree::counts).fold(0, u64::saturating_add)
+}
+
+/// Returns the root of the tree over `parts`; `None` if one of them is not a subtree of it.
+pub(crate) fn root(parts: &[Subtree], spec: &PlanSpec, version: u16) -> Option<Hash> {
+    if parts.is_empty() {
+        return Some(Sha256::digest([]).into());
+    }
+    let mut rest = parts.iter().peekable();
+    let root = subtree(&mut rest, counts(parts), &|leaf| leaf.hash(spec, version));
+    root.filter(|_| rest.next().is_none())
+}
+
+/// Returns the hash of the next subtree, which has this number of counts.
+fn subtree(
+    rest: &mut Peekable<Iter<'_, Subtree>>,
+    counts: u64,
+    hash: &impl Fn(&Leaf) -> Hash,
+) -> Option<Hash> {
+    if let Some(part) = rest.next_if(|part| part.counts() == counts) {
+        return Some(match part {
+            Subtree::Leaf(leaf) => hash(leaf),
+            Subtree::Omitted { hash, .. } => *hash,
+        });
+    }
+    let left = left_of(counts)?;
+    let mut node = Sha256::new_with_prefix([1]);
+    node.update(subtree(rest, left, hash)?);
+    node.update(subtree(rest, counts - left, hash)?);
+    Some(node.finalize().into())
+}
+
+/// Returns the number of counts of the left child of a node with this number; `None` for a leaf.
+fn left_of(counts: u64) -> Option<u64> {
+    let depth = counts.checked_sub(1)?.checked_ilog2()?;
+    Some(1 << depth)
+}
+
+/// Leaves out the counts that are not `kept`.
+pub(crate) fn keep(
+    parts: &[Subtree],
+    kept: &impl Fn(&Leaf) -> bool,
+    (spec, version): (&PlanSpec, u16),
+    into: &mut Vec<Subtree>,
+) {
+    let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return };
+    if !parts.iter().any(|part| part.leaf().is_some_and(kept)) {
+        let hash = root(parts, spec, version).expect("the parts are a subtree");
+        let units = first.units().start..last.units().end;
+        into.push(Subtree::Omitted { units, counts: counts(parts), hash });
+    } else if let Some(left) = left_of(parts.len() as u64) {
+        let (left, right) = parts.split_at(usize::try_from(left).expect("less than the length"));
+        keep(left, kept, (spec, version), into);
+        keep(right, kept, (spec, version), into);
+    } else {
+        into.push(first.clone());
+    }
+}
+
 /// Describes the first gap or overlap of units; `None` for exactly those of `plan`.
-pub(crate) fn gap(leaves: &[Leaf], plan: &Plan) -> Option<String> {
+pub(crate) fn gap(parts: &[Subtree], plan: &Plan) -> Option<String> {
     let mut next = 0;
-    for Leaf { units, .. } in leaves {
+    for units in parts.iter().map(Subtree::units) {
         if units.start != next || units.end <= units.start {
             return Some(format!("units {units:?} where unit {next} is expected"));
         }
@@ -147,10 +232,11 @@ pub(crate) fn gap(leaves: &[Leaf], plan: &Plan) -> Option<String> {
 }
 
 /// Encodes the file of counts.
-pub(crate) fn encode(leaves: &[Leaf]) -> Vec<u8> {
+pub(crate) fn encode(parts: &[Subtree]) -> Vec<u8> {
     let mut counters = Vec::new();
     let mut numbers = HashMap::new();
-    let all = leaves.iter().flat_map(|leaf| [Some(&leaf.first), leaf.second.as_ref()]);
+    let leaves = parts.iter().filter_map(Subtree::leaf);
+    let all = leaves.flat_map(|leaf| [Some(&leaf.first), leaf.second.as_ref()]);
     for origin in all.flatten() {
         let counter = (origin.worker, origin.principal.as_str());
         numbers.entry(counter).or_insert_with(|| {
@@ -164,10 +250,19 @@ pub(crate) fn encode(leaves: &[Leaf]) -> Vec<u8> {
         bytes.extend(worker.0.to_be_bytes());
         text(&mut bytes, principal);
     }
-    number(&mut bytes, leaves.len() as u64);
+    number(&mut bytes, parts.len() as u64);
     let index = |origin: &Origin| numbers[&(origin.worker, origin.principal.as_str())];
-    for leaf in leaves {
-        number(&mut bytes, leaf.units.end - leaf.units.start);
+    for part in parts {
+        let units = part.units().end - part.units().start;
+        let leaf = match part {
+            Subtree::Leaf(leaf) => leaf,
+            Subtree::Omitted { counts, hash, .. } => {
+                [0, *counts, units].into_iter().for_each(|of| number(&mut bytes, of));
+                bytes.extend(hash);
+                continue;
+            }
+        };
+        number(&mut bytes, units);
         number(&mut bytes, leaf.count);
         number(&mut bytes, index(&leaf.first));
         bytes.push(leaf.first.byte(leaf.second.is_some()));
@@ -191,28 +286,38 @@ fn number(bytes: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Leaf>, BadCounts> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Subtree>, BadCounts> {
     decode_all(bytes).ok_or(BadCounts)
 }
 
-fn decode_all(bytes: &[u8]) -> Option<Vec<Leaf>> {
+fn decode_all(bytes: &[u8]) -> Option<Vec<Subtree>> {
     let input = &mut bytes.strip_prefix(MAGIC)?;
     let mut counters = Vec::new();
     for _ in 0..take_number(input)? {
         let worker = WorkerId(u128::from_be_bytes(take(input)?));
         counters.push((worker, take_text(input)?));
     }
-    let mut leaves = Vec::new();
+    let mut parts = Vec::new();
     let mut next = 0u64;
     for _ in 0..take_number(input)? {
-        let end = next.checked_add(take_number(input)?)?;
-        let count = take_number(input)?;
-        let (first, more) = take_origin(input, &counters)?;
-        let second = if more { Some(take_origin(input, &counters)?.0) } else { None };
-        leaves.push(Leaf { units: next..end, count, first, second });
-        next = end;
+        let (units, count) = (take_number(input)?, take_number(input)?);
+        let part = if units == 0 {
+            let units = next..next.checked_add(take_number(input)?)?;
+            Subtree::Omitted {
+                units,
+                counts: Some(count).filter(|&of| of > 0)?,
+                hash: take(input)?,
+            }
+        } else {
+            let units = next..next.checked_add(units)?;
+            let (first, more) = take_origin(input, &counters)?;
+            let second = if more { Some(take_origin(input, &counters)?.0) } else { None };
+            Subtree::Leaf(Leaf { units, count, first, second })
+        };
+        next = part.units().end;
+        parts.push(part);
     }
-    input.is_empty().then_some(leaves)
+    input.is_empty().then_some(parts)
 }
 
 fn take_number(input: &mut &[u8]) -> Option<u64> {
@@ -251,7 +356,7 @@ mod tests {
 
     use super::*;
 
-    fn leaves(number: u64) -> Vec<Leaf> {
+    fn leaves(number: u64) -> Vec<Subtree> {
         let how = |worker: u64| Origin {
             worker: WorkerId(worker.into()),
             principal: format!("lab {worker}"),
@@ -260,11 +365,13 @@ mod tests {
             referee: worker == 7,
         };
         (0..number)
-            .map(|task| Leaf {
-                units: task * 3..task * 3 + 3,
-                count: task * 1_000_003,
-                first: how(task % 3),
-                second: (task % 4 == 0).then(|| how(7)),
+            .map(|task| {
+                Subtree::Leaf(Leaf {
+                    units: task * 3..task * 3 + 3,
+                    count: task * 1_000_003,
+                    first: how(task % 3),
+                    second: (task % 4 == 0).then(|| how(7)),
+                })
             })
             .collect()
     }
@@ -285,11 +392,37 @@ mod tests {
         }
     }
 
+    /// Each kept count proves its place: the root is that of all counts.
+    #[test]
+    fn counts_can_be_left_out_without_changing_the_root() {
+        for number in [1, 2, 5, 64, 300] {
+            let all = leaves(number);
+            for (worker, most) in [(0, 2), (1, 2), (2, 2), (7, 0)] {
+                let kept = |leaf: &Leaf| leaf.first.worker == WorkerId(worker);
+                let mut parts = Vec::new();
+                keep(&all, &kept, (&spec(), 4), &mut parts);
+                assert_eq!(root(&parts, &spec(), 4), root(&all, &spec(), 4));
+                assert_eq!(counts(&parts), number);
+                let left: Vec<_> = parts.iter().filter(|part| part.leaf().is_some()).collect();
+                let expected: Vec<_> =
+                    all.iter().filter(|part| part.leaf().is_some_and(kept)).collect();
+                assert_eq!(left, expected);
+                // Each run of other counts is at most two subtrees here.
+                assert!(parts.len() - left.len() <= 1 + most * left.len(), "{parts:?}");
+                assert_eq!(decode(&encode(&parts)), Ok(parts));
+            }
+        }
+    }
+
     /// Any change of a leaf changes the root, and so does a missing or moved leaf.
     #[test]
     fn the_root_binds_every_byte() {
-        let original = leaves(5);
-        let of = |leaves: &[Leaf]| root(leaves, &spec(), 4);
+        let original: Vec<_> = leaves(5).iter().filter_map(Subtree::leaf).cloned().collect();
+        let root = |leaves: &[Leaf], version| {
+            let parts: Vec<_> = leaves.iter().cloned().map(Subtree::Leaf).collect();
+            root(&parts, &spec(), version).unwrap()
+        };
+        let of = |leaves: &[Leaf]| root(leaves, 4);
         let mut seen = vec![of(&original)];
         let changes: [fn(&mut Vec<Leaf>); 9] = [
             |leaves| leaves[3].first.referee = true,
@@ -307,7 +440,7 @@ mod tests {
             change(&mut changed);
             seen.push(of(&changed));
         }
-        seen.push(root(&original, &spec(), 5));
+        seen.push(root(&original, 5));
         let distinct: std::collections::BTreeSet<_> = seen.iter().collect();
         assert_eq!(distinct.len(), seen.len());
     }
@@ -320,8 +453,18 @@ mod tests {
             Sha256::digest([&[1u8][..], &left, &right].concat()).into()
         };
         let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(leaf);
-        assert_eq!(root_of(&[a, b, c, d, e]), node(node(node(a, b), node(c, d)), e));
-        assert_eq!(root_of(&[a, b, c]), node(node(a, b), c));
-        assert_eq!(root_of(&[]), Hash::from(Sha256::digest([])));
+        let part = |(counts, hash)| Subtree::Omitted { units: 0..1, counts, hash };
+        let of = |parts: &[(u64, Hash)]| {
+            root(&parts.iter().copied().map(part).collect::<Vec<_>>(), &spec(), 4)
+        };
+        let whole = node(node(node(a, b), node(c, d)), e);
+        assert_eq!(of(&[a, b, c, d, e].map(|hash| (1, hash))), Some(whole));
+        assert_eq!(of(&[a, b, c].map(|hash| (1, hash))), Some(node(node(a, b), c)));
+        assert_eq!(of(&[]), Some(Sha256::digest([]).into()));
+        assert_eq!(of(&[(1, a), (1, b), (2, node(c, d)), (1, e)]), Some(whole));
+        assert_eq!(of(&[(1, a), (2, node(b, c)), (1, d), (1, e)]), None, "not a subtree");
+        assert_eq!(of(&[(u64::MAX, a), (1, b)]), None);
+        let many = of(&[(1 << 63, a), (1, b)]);
+        assert_eq!(many, Some(node(a, b)));
     }
 }

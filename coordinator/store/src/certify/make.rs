@@ -11,7 +11,7 @@ use scheduler::ledger::{Confirmation, Done, EntryKind, Fold, JournalEntry, TaskC
 
 use crate::certify::{
     certificate::{Certificate, Check, FORMAT, Levels, Recounts, Share},
-    leaves::{self, Leaf, Origin},
+    leaves::{self, Leaf, Origin, Subtree},
 };
 use crate::{Checks, RunState, VerifyError};
 
@@ -34,10 +34,21 @@ pub enum CertifyError {
         .state.name()
     )]
     Partial { run: RunId, state: RunState, done: u64, total: u64 },
+    #[error(
+        "run {run} has no counts by '{contributor}'; give a contributor, or the name of its token, as `queensctl \
+         credits` lists it"
+    )]
+    NoCounts { run: RunId, contributor: String },
 }
 
 /// Certifies a complete run of a data directory after verifying every line.
-pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
+///
+/// A personal certificate is that of the run with the counts of `contributor` only, a principal or a token.
+pub fn certify(
+    dir: &Path,
+    run: RunId,
+    contributor: Option<&str>,
+) -> Result<Certified, CertifyError> {
     let mut shares = Shares::new();
     let (report, fold) = crate::verify_run(dir, run, &mut |entry| add(&mut shares, entry))?;
     let (state, done, total) = (report.state, report.tasks_done, report.evidence.tasks);
@@ -46,11 +57,15 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     let manifest = &report.manifest;
     let plan = Plan::new(manifest.spec).expect("the run was verified");
     let leaves: Vec<_> = fold.done().map(|(task, done)| leaf(&plan, &fold, task, &done)).collect();
+    let confirmed = Levels::of(&leaves);
     for Leaf { first, .. } in &leaves {
         if let Some((share, _)) = shares.get_mut(&(first.worker, first.principal.clone())) {
             share.counts += 1;
         }
     }
+    let parts: Vec<_> = leaves.into_iter().map(Subtree::Leaf).collect();
+    let tree = (&manifest.spec, manifest.plan_version);
+    let root = leaves::root(&parts, tree.0, tree.1).expect("without omitted parts");
     let checks = report.all_checks().into_iter().map(|check| Check {
         name: check.name.to_owned(),
         outcome: check.outcome.name().to_owned(),
@@ -71,7 +86,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
         quarter_turn: counts.map(|counts| counts.quarter_turn().to_string()),
         seconds: report.elapsed_ms as f64 / 1000.0,
         checks: checks.collect(),
-        confirmed: Levels::of(&leaves),
+        confirmed,
         recounts: report.evidence.at_most_wrong().map(|at_most_wrong| Recounts {
             random: report.evidence.sample.recounts,
             wrong: report.evidence.sample.wrong,
@@ -81,15 +96,26 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
             .into_values()
             .map(|(share, duration_us)| Share { core_seconds: duration_us / 1_000_000, ..share })
             .collect(),
-        counts: leaves.len() as u64,
-        merkle_root: hex::encode(&leaves::root(&leaves, &manifest.spec, manifest.plan_version)),
+        counts: parts.len() as u64,
+        merkle_root: hex::encode(&root),
         program: concat!("queensctl ", env!("CARGO_PKG_VERSION")).to_owned(),
         public_key: String::new(),
     };
     let secret = crate::signing_key(dir).map_err(VerifyError::from)?;
     let text = certificate.sign(&secret);
     let certificate = Certificate::read(&text).expect("the text was just signed");
-    Ok(Certified { text, counts: leaves::encode(&leaves), certificate })
+    let parts = match contributor {
+        None => parts,
+        Some(contributor) => {
+            let mut own = Vec::new();
+            leaves::keep(&parts, &|leaf| leaf.is_by(contributor), tree, &mut own);
+            if own.iter().all(|part| part.leaf().is_none()) {
+                return Err(CertifyError::NoCounts { run, contributor: contributor.to_owned() });
+            }
+            own
+        }
+    };
+    Ok(Certified { text, counts: leaves::encode(&parts), certificate })
 }
 
 fn leaf(plan: &Plan, fold: &Fold, task: TaskId, done: &Done) -> Leaf {
