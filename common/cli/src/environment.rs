@@ -40,11 +40,16 @@ pub struct FlagDependency {
     pub other: &'static str,
 }
 
+/// A heading and the names of the subcommands that help lists below it.
+pub type Group = (&'static str, &'static [&'static str]);
+
 /// Parses command line and environment; exits on invalid usage and for `--help`.
-pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> T {
+///
+/// Help lists the subcommands in `groups`, or all in one list without groups.
+pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency], groups: &[Group]) -> T {
     let mut command = with_environment(T::command()).max_term_width(WIDTH);
     let own = command.get_after_help().map_or_else(String::new, |own| format!("{own}\n\n"));
-    command = command.after_help(own + HELP);
+    command = grouped(command.after_help(own + HELP), groups);
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     match write_documents(&mut command, &arguments) {
         Ok(false) => {}
@@ -62,6 +67,33 @@ pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> T {
         T::from_arg_matches(&matches)
     });
     read.unwrap_or_else(|error| with_source(error.format(&mut command)).exit())
+}
+
+/// Replaces the list of subcommands in the help of `command` with one per group.
+fn grouped(command: Command, groups: &[Group]) -> Command {
+    if groups.is_empty() {
+        return command;
+    }
+    let mut template = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
+    for &(heading, names) in groups {
+        let members = names.iter().filter_map(|name| command.find_subcommand(name)).cloned();
+        let mut group = Command::new("")
+            .disable_help_flag(true)
+            .disable_help_subcommand(true)
+            .help_template("{all-args}")
+            .max_term_width(WIDTH)
+            .subcommand_help_heading(heading)
+            .subcommands(members);
+        template += &format!("{}\n", group.render_help().ansi());
+    }
+    let usage = format!("{} [OPTIONS] <COMMAND>", command.get_name());
+    let mut shown = command
+        .clone()
+        .override_usage(usage)
+        .help_template(template + "{all-args}{after-help}")
+        .disable_help_subcommand(true)
+        .mut_subcommands(|subcommand| subcommand.hide(true));
+    command.override_help(shown.render_help())
 }
 
 /// Adds an environment variable to every flag of `command` and its subcommands.

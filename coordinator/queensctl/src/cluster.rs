@@ -188,11 +188,11 @@ pub(super) enum TokenCommand {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct CreateOptions {
-    /// The role: worker, operator or viewer
+    /// Role: worker, operator or viewer
     #[arg(long)]
     role: Role,
 
-    /// A name: 1 to 64 letters, digits, '.', '-' and '_'
+    /// Name: 1 to 64 letters, digits, '.', '-' and '_'
     #[arg(long)]
     name: String,
 

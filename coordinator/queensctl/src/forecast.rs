@@ -29,7 +29,7 @@ use super::output::{print, print_json};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ForecastOptions {
-    /// The board's side, 1 to 32
+    /// Board size, 1 to 32
     #[arg(long, allow_hyphen_values = true)]
     n: Board,
 

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Args as _, Parser, Subcommand};
 use cli::{
-    environment::{self, FlagDependency},
+    environment::{self, FlagDependency, Group},
     exit::{BadUsage, Exit},
     terminal::TerminalOptions,
 };
@@ -60,10 +60,24 @@ struct Options {
 const NEEDS: [FlagDependency; 1] =
     [FlagDependency { flags: &["tls_cert", "tls_key"], other: "tls_ca" }];
 
+/// Groups of the subcommands in the main help.
+const GROUPS: [Group; 4] = [
+    (
+        "Runs",
+        &[
+            "status", "wait", "runs", "submit", "pause", "resume", "cancel", "retry", "recheck",
+            "priority", "delete", "forecast",
+        ],
+    ),
+    ("Cluster", &["workers", "events", "dashboard", "token", "copy", "restore"]),
+    ("Proof", &["export", "verify", "certify", "audit"]),
+    ("Explore", &["show", "solve", "compare", "frames"]),
+];
+
 impl Options {
     /// Reads the command line and the environment; exits if they are invalid.
     fn read() -> Self {
-        environment::read(&NEEDS)
+        environment::read(&NEEDS, &GROUPS)
     }
 }
 
@@ -71,17 +85,15 @@ impl Options {
 enum Command {
     /// Show the status of a run
     Status(StatusOptions),
-    /// Wait until a run has finished, print its result and exit with its outcome: 0 complete, 1
-    /// cancelled, 3 contradicted or disputed
+    /// Wait until a run has finished, and print its result; the exit code is its outcome
     Wait(WaitOptions),
-    /// List workers; `workers drain NAME` stops one, `workers trust NAME` readmits one that returned
-    /// wrong counts
+    /// List workers; `drain` stops one, `trust` readmits one that was found wrong
     Workers(WorkersOptions),
     /// Show the events of runs and of the cluster
     Events(EventsOptions),
     /// List runs
     Runs(RunsOptions),
-    /// Print the address of the dashboard, with a one-time login link if authentication is on
+    /// Print the address of the dashboard, with a link that logs one browser in
     Dashboard {
         /// Print a JSON object
         #[arg(long)]
@@ -89,7 +101,7 @@ enum Command {
     },
     /// Start a run
     Submit(SubmitOptions),
-    /// Pause a run: grant no new leases, still accept results of leased tasks
+    /// Pause a run: grant no leases, accept results of leased tasks
     Pause(RunOptions),
     /// Resume a paused run
     Resume(RunOptions),
@@ -97,13 +109,13 @@ enum Command {
     Cancel(EndOptions),
     /// Retry all parked tasks now instead of one at a time
     Retry(RunOptions),
-    /// Recheck part or all of a run; the result of a complete run stays published meanwhile
+    /// Recheck part or all of a run; a complete run keeps its result
     Recheck(RecheckOptions),
     /// Change the priority of a run: runs of higher priority are served first
     Priority(PriorityOptions),
-    /// Delete a finished run (complete, contradicted, disputed or cancelled) with all its results
+    /// Delete a finished run with all its results
     Delete(EndOptions),
-    /// Print the accepted results of a run as in the journal, one JSON object per line
+    /// Print the accepted results of a run, one JSON object per line
     Export(RunOptions),
     /// Show who counted a run: tasks, solutions, share of the total, and confirmed counts
     Credits(CreditsOptions),
@@ -117,16 +129,15 @@ enum Command {
 /// Commands that need no coordinator.
 #[derive(Clone, Debug, Subcommand)]
 enum OfflineCommand {
-    /// Check a data directory or a database, without a coordinator: every line, every sum, every total
+    /// Check every line, sum and total of a data directory, archive or database
     Verify(VerifyOptions),
-    /// Copy all runs, with keys, tokens and secrets, from a data directory into a database or back
+    /// Copy all runs, with keys and tokens, from a data directory into a database or back
     Copy(CopyOptions),
     /// Restore a data directory from an archive
     Restore(RestoreOptions),
-    /// Write a signed certificate of a complete run: counts, workers and checks
+    /// Write a signed certificate of a complete run
     Certify(CertifyOptions),
-    /// Check a certificate without a coordinator: its signature, its sums, and a sample of recounted
-    /// tasks
+    /// Check a certificate: its signature, its sums, and a sample of recounted tasks
     Audit(AuditOptions),
     /// Forecast time, disk and energy for a run on a fleet
     Forecast(ForecastOptions),
@@ -250,6 +261,16 @@ mod tests {
             let output = help.split_once("\nOutput:\n").unwrap_or_else(|| panic!("{help}"));
             assert!(output.1.contains("--quiet") && !output.0.contains("--quiet"), "{help}");
         }
+    }
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        grouped.sort_unstable();
+        let command = Options::command();
+        let mut commands: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        commands.sort_unstable();
+        assert_eq!(grouped, commands);
     }
 
     #[test]

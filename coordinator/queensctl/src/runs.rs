@@ -47,7 +47,7 @@ pub(super) struct RunsOptions {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunOptions {
-    /// The run: at least four digits of its id (see `queensctl runs`), N=22 for the newest of that
+    /// Run: at least four digits of its id (see `queensctl runs`), N=22 for the newest of that
     /// board, or last
     run: RunSelector,
 }
@@ -85,7 +85,7 @@ pub(super) struct PriorityOptions {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct SubmitOptions {
-    /// The board's side, 1 to 32
+    /// Board size, 1 to 32
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     n: Board,
 

@@ -26,7 +26,7 @@ use super::{
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct StatusOptions {
-    /// The run: at least four digits of its id, N=22 for the newest of that board, or last [default:
+    /// Run: at least four digits of its id, N=22 for the newest of that board, or last [default:
     /// the one served first]
     run: Option<RunSelector>,
 
@@ -46,7 +46,7 @@ pub(super) struct StatusOptions {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct WaitOptions {
-    /// The run: at least four digits of its id (see `queensctl runs`), N=22 for the newest of that
+    /// Run: at least four digits of its id (see `queensctl runs`), N=22 for the newest of that
     /// board, or last
     run: RunSelector,
 

@@ -193,7 +193,7 @@ pub(super) struct CertifyOptions {
     #[arg(value_name = "DIR")]
     location: StorageLocation,
 
-    /// The run: at least four digits of its id, N=22 for the newest of that board, or last
+    /// Run: at least four digits of its id, N=22 for the newest of that board, or last
     #[arg(long, value_name = "RUN", default_value = "last")]
     run: RunSelector,
 

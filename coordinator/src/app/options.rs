@@ -255,8 +255,9 @@ Examples:
       run on them
 
 Exit codes:
-  0 complete and verified, 1 error, 2 invalid usage, 3 a check failed or tasks are
-  disputed, 4 complete but not verified, 130 interrupted (state saved; run the same command to resume)";
+  0 complete and verified, 1 error, 2 invalid usage, 3 a check failed or tasks
+  are disputed, 4 complete but not verified, 130 interrupted (state saved; run
+  the same command to resume)";
 
 /// Flags that have no effect without another flag.
 const NEEDS: [FlagDependency; 4] = [
@@ -272,7 +273,7 @@ const LOCAL_ADDRESS_SPACE: MemorySize = MemorySize::at_least(2 << 30);
 impl Options {
     /// Parses the command line and the environment; exits on invalid usage.
     pub fn read() -> Self {
-        environment::read(&NEEDS)
+        environment::read(&NEEDS, &[])
     }
 
     /// Makes the plan of the requested run; `None` without `--n`.

@@ -117,7 +117,7 @@ const NEEDS: [FlagDependency; 2] = [
 impl Cli {
     /// Parses the command line; exits on invalid usage.
     pub(crate) fn read() -> Self {
-        environment::read(&NEEDS)
+        environment::read(&NEEDS, &[])
     }
 }
 

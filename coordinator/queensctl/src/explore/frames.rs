@@ -34,7 +34,7 @@ const MAX_EXHAUSTIVE: u8 = 12;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FramesOptions {
-    /// The board's side, 4 to 32
+    /// Board size, 4 to 32
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     n: Board,
 

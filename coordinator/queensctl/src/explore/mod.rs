@@ -22,12 +22,11 @@ use view::text::eprint_line;
 /// Commands about boards and methods.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum ExploreCommand {
-    /// Show solutions of a board in many styles, check a pasted board, draw SVG and PNG
+    /// Show solutions of a board in many styles, check a pasted board, draw pictures
     Show(show::ShowOptions),
     /// Find one solution of a board of any size
     Solve(solve::SolveOptions),
-    /// Compare textbook techniques with this program's methods on one thread, or print published
-    /// tables
+    /// Compare textbook techniques and methods on one thread, or with published tables
     Compare(compare::CompareOptions),
     /// Show the lengths of the lists of method frames, or one frame in detail
     Frames(frames::FramesOptions),

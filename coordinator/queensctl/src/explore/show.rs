@@ -19,7 +19,7 @@ const MAX_DRAWN: usize = 200;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowOptions {
-    /// The board's side, 1 to 32
+    /// Board size, 1 to 32
     #[arg(long, value_name = "N", allow_hyphen_values = true, required_unless_present = "check")]
     n: Option<Board>,
 
