@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Records docs/img/cast.svg: thirty seconds of `queensctl status --watch` on a real run, as an animated SVG.
+"""Records docs/img/cast.svg: `queensctl status --watch` on a real run until its result, as an animated SVG.
 
     pip install pyte; cargo build --release; docs/img/cast.py [PROGRAMS [N]]
 
 Starts a coordinator from PROGRAMS (target/release), runs the screen on a terminal of 80 x 24, and records it twice
-per second, in real time. Meanwhile two workers join, and one of them is killed. The leases are short, so that the
-other worker soon gets its tasks.
+per second, in real time, at most for a minute. Meanwhile two workers join, and one of them is killed. The leases are
+short, so that the other worker soon gets its tasks. Choose N so that a core counts it in about 25 seconds.
 """
 import fcntl
 import os
@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 import pyte
 
 HERE = Path(__file__).resolve().parent
-ROWS, COLUMNS, SECONDS, EVERY = 24, 80, 30.0, 0.5
+ROWS, COLUMNS, SECONDS, RESULT, EVERY = 24, 80, 60.0, 4.0, 0.5
 CELL, LINE = 8.4, 17
 PLAIN = "#d8dee6"
 # Indexed by the color number of the terminal's palette: red, green, yellow, blue, cyan.
@@ -32,13 +32,17 @@ COLORS = {1: "#ff8a8f", 2: "#7fd08c", 3: "#f0c05a", 4: "#6cb0f5", 6: "#7fd1dd"}
 
 
 def record(command, environment, events):
-    """Returns the cells of the terminal, twice per second; calls each of `events` after its number of seconds."""
+    """Returns the cells of the terminal, twice per second, the last ones for some seconds.
+
+    Calls each of `events` after its number of seconds.
+    """
     child, terminal = pty.fork()
     if child == 0:
         os.execvpe(command[0], command, environment)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.ByteStream(screen)
+    cells = lambda: [[screen.buffer[y][x] for x in range(COLUMNS)] for y in range(ROWS)]
     seen, begun = [], time.monotonic()
     while len(seen) * EVERY < SECONDS:
         if (event := events.get(len(seen) * EVERY)) is not None:
@@ -51,12 +55,12 @@ def record(command, environment, events):
                 except OSError:
                     part = b""
                 if not part:
-                    return seen
+                    if remaining := [at for at in events if at >= len(seen) * EVERY]:
+                        sys.exit(f"the run finished before the events at {remaining} s: choose a larger N")
+                    return seen + [cells()] * int(RESULT / EVERY)
                 stream.feed(part)
-        seen.append([[screen.buffer[y][x] for x in range(COLUMNS)] for y in range(ROWS)])
-    os.write(terminal, b"q")
-    os.waitpid(child, 0)
-    return seen
+        seen.append(cells())
+    sys.exit(f"the run did not finish within {SECONDS} s: choose a smaller N")
 
 
 def color(name):
@@ -101,7 +105,7 @@ def draw(seen):
 
 def main():
     programs = Path(sys.argv[1] if len(sys.argv) > 1 else HERE.parent.parent / "target/release").resolve()
-    n = sys.argv[2] if len(sys.argv) > 2 else "21"
+    n = sys.argv[2] if len(sys.argv) > 2 else "20"
     environment = {**os.environ, "TERM": "xterm-256color", "RUST_LOG": "info"}
     environment.pop("NO_COLOR", None)
     with tempfile.TemporaryDirectory() as folder:

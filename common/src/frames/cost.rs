@@ -8,8 +8,6 @@
 //!
 //! The estimates use only additions, multiplications, divisions and square roots: every machine must
 //! compute the same costs, because these decide where tasks begin.
-//!
-//! The mathematics: `docs/method.md`, “What a frame costs”.
 
 use super::geometry::{Frame, Kind, Sets, elements};
 use crate::board::Board;
@@ -51,7 +49,7 @@ fn no_conflict(product: f64) -> f64 {
 const FRAME: f64 = 20.0;
 /// Microseconds per key of either list.
 const KEY: f64 = 0.007;
-/// Microseconds per (number of pairs)^(3/4).
+/// Microseconds per (number of pairs)^(3/4): longer lists are divided into more cells.
 const JOIN: f64 = 0.000_09;
 
 impl Costs {
