@@ -3,9 +3,9 @@
 
     pip install pyte; cargo build --release; docs/img/cast.py [PROGRAMS [N]]
 
-Starts a coordinator from PROGRAMS (target/release), runs the screen on a terminal of 80 x 24, and records it twice
+Starts a coordinator from PROGRAMS (target/release), runs the screen on a terminal of 80 x 24, and records it once
 per second, in real time, at most for a minute. Meanwhile two workers join, and one of them is killed. The leases are
-short, so that the other worker soon gets its tasks. Choose N so that a core counts it in about 25 seconds.
+short, so that the other worker soon gets its tasks. Choose N so that a core counts it in about 20 seconds.
 """
 import fcntl
 import os
@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 import pyte
 
 HERE = Path(__file__).resolve().parent
-ROWS, COLUMNS, SECONDS, RESULT, EVERY = 24, 80, 60.0, 4.0, 0.5
+ROWS, COLUMNS, SECONDS, RESULT, EVERY = 24, 80, 60.0, 4.0, 1.0
 CELL, LINE = 8.4, 17
 PLAIN = "#d8dee6"
 # Indexed by the color number of the terminal's palette: red, green, yellow, blue, cyan.
@@ -32,7 +32,7 @@ COLORS = {1: "#ff8a8f", 2: "#7fd08c", 3: "#f0c05a", 4: "#6cb0f5", 6: "#7fd1dd"}
 
 
 def record(command, environment, events):
-    """Returns the cells of the terminal, twice per second, the last ones for some seconds.
+    """Returns the cells of the terminal, once per second, until some seconds after the result.
 
     Calls each of `events` after its number of seconds.
     """
@@ -42,10 +42,9 @@ def record(command, environment, events):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.ByteStream(screen)
-    cells = lambda: [[screen.buffer[y][x] for x in range(COLUMNS)] for y in range(ROWS)]
-    seen, begun = [], time.monotonic()
-    while len(seen) * EVERY < SECONDS:
-        if (event := events.get(len(seen) * EVERY)) is not None:
+    seen, begun, finished = [], time.monotonic(), None
+    while len(seen) * EVERY < (SECONDS if finished is None else finished + RESULT):
+        if finished is None and (event := events.get(len(seen) * EVERY)) is not None:
             event()
         until = begun + (len(seen) + 1) * EVERY
         while (left := until - time.monotonic()) > 0:
@@ -55,12 +54,16 @@ def record(command, environment, events):
                 except OSError:
                     part = b""
                 if not part:
-                    if remaining := [at for at in events if at >= len(seen) * EVERY]:
-                        sys.exit(f"the run finished before the events at {remaining} s: choose a larger N")
-                    return seen + [cells()] * int(RESULT / EVERY)
+                    sys.exit("the screen has ended")
                 stream.feed(part)
-        seen.append(cells())
-    sys.exit(f"the run did not finish within {SECONDS} s: choose a smaller N")
+        seen.append([[screen.buffer[y][x] for x in range(COLUMNS)] for y in range(ROWS)])
+        if finished is None and any(": complete " in line for line in screen.display):
+            finished = len(seen) * EVERY
+    os.write(terminal, b"q")
+    os.waitpid(child, 0)
+    if finished is None or finished < max(events):
+        sys.exit(f"the run finished after {finished} s: choose another N")
+    return seen
 
 
 def color(name):
@@ -124,7 +127,7 @@ def main():
                     [programs / "worker", *join, "--threads", "1", "--name", name, "--quiet",
                      "--spool", f"{folder}/{name}"]))
 
-            events = {3: lambda: join_as("node-a"), 7: lambda: join_as("node-b"), 12: lambda: started[-1].kill()}
+            events = {3: lambda: join_as("node-a"), 6: lambda: join_as("node-b"), 9: lambda: started[-1].kill()}
             seen = record([str(programs / "queensctl"), *join, "status", "--watch"], environment, events)
         finally:
             for child in started:
