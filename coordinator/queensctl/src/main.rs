@@ -70,7 +70,7 @@ const GROUPS: [Group; 4] = [
         ],
     ),
     ("Cluster", &["workers", "events", "dashboard", "token", "copy", "restore"]),
-    ("Proof", &["export", "verify", "certify", "audit"]),
+    ("Proof", &["credits", "export", "verify", "certify", "audit"]),
     ("Explore", &["show", "solve", "compare", "frames"]),
 ];
 
