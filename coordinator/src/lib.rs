@@ -9,3 +9,4 @@ pub mod grpc;
 pub mod http;
 pub mod listen;
 mod message;
+mod status_cache;

@@ -30,7 +30,7 @@ use view::{Alert, AlertKind, outcome_json, result_lines};
 use super::run_waiter::Reported;
 use crate::{
     driver::{DriverHandle, Outcome, Stopped},
-    message::StatusCache,
+    status_cache::StatusCache,
 };
 
 /// Interval between checks for alerts.

@@ -36,7 +36,7 @@ use self::runs::{RunsService, encoded_once};
 use crate::{
     driver::{DriverHandle, RequestError, Stopped},
     http::Dashboard,
-    message::StatusCache,
+    status_cache::StatusCache,
 };
 
 #[derive(Debug, thiserror::Error)]

@@ -22,7 +22,8 @@ use super::Answer;
 use crate::{
     driver::{By, DriverHandle, RequestError, served_first},
     http::Dashboard,
-    message::{self, StatusCache, start_run, workers_page},
+    message::{self, start_run, workers_page},
+    status_cache::StatusCache,
 };
 
 pub(super) struct RunsService {

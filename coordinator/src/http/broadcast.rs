@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     driver::{DriverHandle, Stopped},
-    message::StatusCache,
+    status_cache::StatusCache,
 };
 
 const TICK: Duration = Duration::from_secs(1);

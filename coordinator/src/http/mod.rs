@@ -54,7 +54,7 @@ use self::{
 use crate::{
     driver::DriverHandle,
     listen::{BindError, bind_port},
-    message::StatusCache,
+    status_cache::StatusCache,
 };
 
 /// Maximum number of concurrent connections: open pages, scrapes and probes.

@@ -28,7 +28,7 @@ use common::{
 use scheduler::ledger::{Confirmation, Principal};
 use sha2::{Digest as _, Sha256};
 
-use crate::journal_store::rows::{take, take_text};
+use crate::journal_store::rows::take;
 
 pub(crate) const MAGIC: &[u8] = b"queens counts 1\n";
 
@@ -288,6 +288,14 @@ fn number(bytes: &mut Vec<u8>, mut value: u64) {
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Subtree>, BadCounts> {
     decode_all(bytes).ok_or(BadCounts)
+}
+
+/// Takes a text after its length in one byte.
+fn take_text<'a>(input: &mut &'a [u8]) -> Option<&'a str> {
+    let [length] = take(input)?;
+    let (text, rest) = input.split_at_checked(length.into())?;
+    *input = rest;
+    std::str::from_utf8(text).ok()
 }
 
 fn decode_all(bytes: &[u8]) -> Option<Vec<Subtree>> {
