@@ -10,7 +10,7 @@ use common::{
 
 use super::{
     AuthorIx, EntryKind, JournalEntry, OpenTask, Principal, Record, RunManifest, TaskCount,
-    tasks::{self, Done, Stage, TaskIx, Tasks, UNKNOWN_S},
+    tasks::{self, Done, Stage, TaskIx, Tasks},
 };
 
 /// A change that the rules of the journal forbid.
@@ -61,7 +61,7 @@ pub struct Fold {
     pub elapsed: Elapsed,
 }
 
-/// A run's tasks as they were stored: its journal, and those without a count that were touched.
+/// A run's tasks as they were stored: the fold of its journal, and the leases and attempts of tasks without a count.
 #[derive(Clone, Debug)]
 pub struct StoredTasks {
     pub fold: Fold,
@@ -116,8 +116,9 @@ impl Fold {
             kernel: record.kernel,
             orientation: record.orientation,
         };
-        let stood = self.tasks.state(task).standing();
-        let after = self.tasks.after(task, entry.kind, count, |first, other| {
+        let before = self.tasks.state(task);
+        let stood = before.standing();
+        let after = before.after(entry.kind, count, |first, other| {
             self.author(first).1.confirmed_by(&self.author(other).1)
         });
         let after = after.ok_or(Refusal::DoesNotFollow {
@@ -128,9 +129,7 @@ impl Fold {
             stands: stood,
         })?;
         let changes = after.standing() != stood;
-        // It is not known when the count that now stands was accepted.
-        let is_known = entry.kind != EntryKind::Voided;
-        let accepted_s = if is_known { tasks::seconds(record.accepted_unix_ms) } else { UNKNOWN_S };
+        let accepted_s = tasks::accepted_s(entry.kind, record.accepted_unix_ms);
         self.tasks.set(task, plan.task_cost(record.task), after, accepted_s);
         self.lines = sequence;
         match entry.kind {
@@ -161,7 +160,7 @@ impl Fold {
         &self.authors.all
     }
 
-    /// Moves the tasks out, to where they go on; the fold is left without any.
+    /// Moves the tasks out; the fold is left without any.
     pub(crate) fn take_tasks(&mut self) -> Tasks {
         std::mem::take(&mut self.tasks)
     }
@@ -185,12 +184,6 @@ impl Fold {
     /// Returns the sum of the standing counts.
     pub fn total(&self) -> Result<u128, BadTally> {
         tally::total(self.tasks.counts())
-    }
-}
-
-impl From<Fold> for StoredTasks {
-    fn from(fold: Fold) -> Self {
-        Self { fold, open: Vec::new() }
     }
 }
 

@@ -99,7 +99,7 @@ pub struct Record {
 /// A decision to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A task without a count was leased, or its lease ended; `after` is what remains.
+    /// A task without a count was leased, or its lease ended, which leaves `after`.
     Lease { run: RunId, task: TaskId, event: LeaseEvent, after: OpenTask },
     /// A count was recorded. Journaled: durable when `Store::apply` returns.
     Recorded(JournalEntry),
@@ -111,7 +111,7 @@ pub enum Change {
     Trust(TrustRecord),
 }
 
-/// What happened to a task without a count.
+/// Change of the leases of a task without a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEvent {
     Leased,

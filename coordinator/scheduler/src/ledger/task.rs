@@ -11,7 +11,7 @@ use common::{
 
 use super::{Confirmation, EntryKind};
 
-/// Number of an author in the table of whoever holds the counts: [`super::Fold::author`], or the scheduler's workers.
+/// Index of an author: of [`super::Fold::author`], or among the scheduler's workers.
 pub type AuthorIx = u32;
 
 /// A count of a task, without the fields that no rule uses.

@@ -13,7 +13,7 @@ use super::{AuthorIx, Confirmation, EntryKind, TaskCount, TaskState};
 /// Index of a task, below [`Plan::MAX_TASKS`].
 pub type TaskIx = u32;
 
-/// Stage of a task: its [`TaskState`] without the counts, and what happens to it before its first count.
+/// Stage of a task: its [`TaskState`] without the counts; a task without a count is pending, leased or parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Pending,
@@ -62,6 +62,12 @@ pub const UNKNOWN_S: u32 = u32::MAX;
 /// Converts Unix milliseconds to the unit of [`Done::accepted_s`].
 pub fn seconds(unix_ms: u64) -> u32 {
     u32::try_from(unix_ms / 1_000).unwrap_or(u32::MAX)
+}
+
+/// Returns the time of acceptance of the count that stands after a journaled one of this time.
+/// If others were voided, it is not known when the remaining count was accepted.
+pub fn accepted_s(kind: EntryKind, unix_ms: u64) -> u32 {
+    if kind == EntryKind::Voided { UNKNOWN_S } else { seconds(unix_ms) }
 }
 
 /// The tasks of a run, their counts, and sums over them.
@@ -132,17 +138,6 @@ impl Tasks {
             }
             Stage::Disputed => TaskState::Disputed { counts: self.disputed[&task].clone() },
         }
-    }
-
-    /// Returns the state of a task after a journaled count; `None` if the count cannot follow.
-    pub fn after(
-        &self,
-        task: TaskIx,
-        kind: EntryKind,
-        count: TaskCount,
-        level: impl Fn(AuthorIx, AuthorIx) -> Confirmation,
-    ) -> Option<TaskState> {
-        self.state(task).after(kind, count, level)
     }
 
     /// Gives a task of this cost the state that its counts decide.

@@ -1,4 +1,4 @@
-//! One run: its tasks, their leases, and what follows from their counts.
+//! One run: its tasks, their leases, and the sets that follow from their counts.
 //!
 //! Several private sets mirror each task's stage. Only methods of [`Run`] modify them; each keeps the
 //! sets consistent, and `audit` verifies them in every simulation.
@@ -274,11 +274,6 @@ impl Run {
     /// Returns the `number` tasks with the lowest ranks, which is the same in all calls.
     pub(crate) fn required_recounts(&self, number: u64) -> &[TaskIx] {
         self.recounts.required(&self.tasks, number)
-    }
-
-    /// Returns whether a referee has counted a task.
-    pub(crate) fn is_recounted(&self, task: TaskIx) -> bool {
-        self.tasks.is_recounted(task)
     }
 
     /// Returns whether the first count of a worker stands without a referee's recount.

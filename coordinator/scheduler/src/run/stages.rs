@@ -6,7 +6,7 @@ use crate::{
     fleet::WorkerIx,
     ledger::{
         Confirmation, Done, EntryKind, Fold, Recheck, Stage, TaskCount, TaskState,
-        tasks::{TaskIx, UNKNOWN_S, seconds},
+        tasks::{TaskIx, accepted_s},
     },
 };
 
@@ -15,7 +15,7 @@ use crate::{
 const FIRST_COUNTS_PART: u64 = 100;
 
 impl Run {
-    /// Restores what follows from the stored counts.
+    /// Restores the sets and sums that follow from the stored counts.
     pub(crate) fn restore_counts(&mut self, fold: &Fold) {
         self.time.counted_ms = fold.elapsed.ms();
         self.conflicts = fold.disagreements;
@@ -56,9 +56,7 @@ impl Run {
         if kind == EntryKind::Voided && after.standing() != before.standing() {
             self.recounts.replace(task);
         }
-        // It is not known when the count that now stands was accepted.
-        let is_known = kind != EntryKind::Voided;
-        let accepted_s = if is_known { seconds(clock.steady(now).0) } else { UNKNOWN_S };
+        let accepted_s = accepted_s(kind, clock.steady(now).0);
         self.set_state(task, after, accepted_s);
     }
 
@@ -102,7 +100,7 @@ impl Run {
 
     /// Updates the sets after a change of a standing count's confirmation.
     fn strengthened(&mut self, task: TaskIx) {
-        if self.is_recounted(task) {
+        if self.tasks.is_recounted(task) {
             self.remove_recheck(task);
             self.recounts.remove(task);
         }

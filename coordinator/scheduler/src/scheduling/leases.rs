@@ -147,7 +147,7 @@ impl Scheduler {
         }
     }
 
-    /// Stores what a change of a task's leases leaves. Those of rechecks and recounts may be lost.
+    /// Stores the leases and failed attempts of an open task after a change. Those of other tasks may be lost.
     pub(super) fn note_lease(&mut self, (run, task): LeaseIx, event: LeaseEvent) {
         let in_run = &self.runs[run];
         let state = match in_run.tasks().stage(task) {

@@ -242,7 +242,7 @@ impl Scheduler {
         reply
     }
 
-    /// Takes what a worker reports; returns the worker and whether it was restarted, or why it gets nothing more.
+    /// Takes a worker's report; returns the worker and whether it was restarted, or the reason for a refusal.
     fn take_call(
         &mut self,
         caller: &Caller,
@@ -277,7 +277,7 @@ impl Scheduler {
         }
     }
 
-    /// Answers a call: what the worker may keep, and what it gets.
+    /// Answers a call: renews or revokes leases, and grants tasks.
     fn answer(
         &mut self,
         worker: WorkerIx,

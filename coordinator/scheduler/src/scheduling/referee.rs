@@ -349,7 +349,7 @@ impl Scheduler {
         }
         let required = self.runs[run].required_recounts(self.config.recounts);
         let (made, missing): (Vec<_>, Vec<_>) =
-            required.iter().partition(|&&task| self.runs[run].is_recounted(task));
+            required.iter().partition(|&&task| self.runs[run].tasks().is_recounted(task));
         let seconds = || self.referee_seconds(run, missing.iter().copied());
         Some(Verifying {
             made: made.len() as u64,
@@ -365,7 +365,7 @@ impl Scheduler {
             return false;
         }
         let required = in_run.required_recounts(self.config.recounts).iter().copied();
-        let mut missing = required.filter(|&task| !in_run.is_recounted(task)).peekable();
+        let mut missing = required.filter(|&task| !in_run.tasks().is_recounted(task)).peekable();
         if missing.peek().is_none()
             || !self.can_count_itself(run) && !self.has_referee_for(run, missing)
         {

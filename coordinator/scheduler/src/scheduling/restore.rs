@@ -52,7 +52,7 @@ impl Scheduler {
         self.runs[run].extend_sample();
     }
 
-    /// Restores what the counts of a run say about their authors, and the rechecks that are due.
+    /// Restores the reputations of a run's authors, and the rechecks that are due.
     fn restore_reputations(&mut self, run: RunIx) {
         for task in self.runs[run].all_tasks() {
             if let Some(of) = self.runs[run].disputed_counts(task).first() {

@@ -358,7 +358,7 @@ fn try_load<M: Medium>(
     Ok(loaded)
 }
 
-/// Returns the tasks without a count that the rows of a run restore, after bringing the rows up to date with the journal.
+/// Brings the rows of a run up to date with its journal; returns those of tasks without a count.
 /// [`StoreError::Database`] means that they contradict the journal and have to be rebuilt.
 pub(crate) fn open_tasks<M: Medium>(
     medium: &mut M,

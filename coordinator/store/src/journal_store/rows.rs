@@ -247,7 +247,7 @@ fn seen_key(run: RunId) -> [u8; 9] {
     key
 }
 
-/// What is stored of a task beside the journal. No total is read from it.
+/// Stored data of a task beside the journal. No total is read from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TaskRow {
     /// The task has no count, and was leased at least once.
