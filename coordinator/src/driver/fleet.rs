@@ -128,7 +128,7 @@ impl Driver {
         let slot = self.fleet.enter_slot(now);
         let mut before = std::mem::take(&mut self.fleet.machines);
         let mut changes = BTreeMap::<_, Vec<WorkerId>>::new();
-        for (id, state) in self.scheduler.worker_states(now) {
+        for (id, state) in self.scheduler.snapshot().worker_states(now) {
             let mut machine = before.remove(&id);
             let known = machine.as_ref().map(|machine| machine.presence);
             let Some(presence) = Presence::of(state).or(known) else { continue };
@@ -179,7 +179,7 @@ impl Driver {
     pub(super) fn activity(&self, of: &[WorkerId]) -> Activity {
         let known = |id: &WorkerId| self.fleet.machines.get(id);
         let strip = |id| known(id).map_or_else(Strip::new, |known| self.fleet.strip(&known.seen));
-        let is_gone = |id: &WorkerId| self.scheduler.worker_name(*id).is_none();
+        let is_gone = |id: &WorkerId| self.scheduler.snapshot().worker_name(*id).is_none();
         let gone = self.fleet.machines.iter().filter(|(id, _)| is_gone(id));
         let mut gone: Vec<_> = gone
             .map(|(id, machine)| (*id, machine.name.clone(), self.fleet.strip(&machine.seen)))

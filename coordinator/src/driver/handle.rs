@@ -123,10 +123,10 @@ requests! {
         |driver| driver.drain(&name, &by);
     /// Returns a run's plan and the state of each task; `None` if there is no such run.
     read map_states(run: RunId) -> Result<Option<(Plan, Vec<MapState>)>, Stopped> =
-        |driver| driver.scheduler.map_states(run);
+        |driver| driver.scheduler.snapshot().map_states(run);
     /// Returns one task of a run; `None` if there is no such run or task.
     read task(run: RunId, task: TaskId) -> Result<Option<TaskView>, Stopped> =
-        |driver| driver.scheduler.task_view(run, task, driver.clock.now());
+        |driver| driver.scheduler.snapshot().task_view(run, task, driver.clock.now());
     /// Returns a page of a run's journal; `None` if there is no such run.
     try_read journal(run: RunId, from: JournalCursor) -> Result<Option<JournalPage>, RequestError> =
         |driver| driver.journal_page(run, from);
@@ -135,7 +135,7 @@ requests! {
         |driver| driver.scheduler.set_referee(threads, memory_bytes);
     /// Returns the plan of a run; `None` if there is no such run.
     read plan(run: RunId) -> Result<Option<Plan>, Stopped> =
-        |driver| driver.scheduler.plan(run).cloned();
+        |driver| driver.scheduler.snapshot().plan(run).cloned();
     /// Returns the referee's next task, or next disputed task; `None` if there is none.
     read next_recount(only_disputes: bool) -> Result<Option<Recount>, Stopped> =
         |driver| driver.scheduler.next_recount(only_disputes, driver.clock.now());
@@ -174,7 +174,8 @@ impl DriverHandle {
     /// Returns a page of the workers since the coordinator's start, with totals.
     pub async fn workers(&self, part: WorkersPart) -> Result<WorkersPage, Stopped> {
         let only_totals = matches!(&part, WorkersPart::ByAttention(places) if places.is_empty());
-        let read = self.read(move |driver| driver.scheduler.workers(&part, driver.clock.now()));
+        let read =
+            self.read(move |driver| driver.scheduler.snapshot().workers(&part, driver.clock.now()));
         match only_totals {
             true => self.remembered(read, |memory| &mut memory.worker_totals).await,
             false => read.await,

@@ -228,7 +228,7 @@ impl Driver {
 
     /// Warns if the referee has too little memory for the tasks of a run.
     fn warn_of_referee_memory(&self, run: RunId) {
-        let Some((least, given)) = self.scheduler.referee_lacks(run) else { return };
+        let Some((least, given)) = self.scheduler.snapshot().referee_lacks(run) else { return };
         tracing::warn!(
             "run {run}: the referee cannot recount the tasks: each of its threads has {}, but needs {}. \
              Without a worker whose token is trusted, disputed tasks leave the run DISPUTED, and the \

@@ -35,7 +35,7 @@ impl Notes {
 impl Driver {
     /// Reads the stored logs, and from them the tokens that cancelled runs.
     pub(super) fn restore_notes(&mut self) -> Result<(), StoreError> {
-        let runs = self.scheduler.runs().into_iter().map(|run| Some(run.manifest.run));
+        let runs = self.scheduler.snapshot().runs().into_iter().map(|run| Some(run.manifest.run));
         for run in std::iter::once(None).chain(runs) {
             let Some(text) = self.store.note(run, Note::Events)? else { continue };
             let log = EventLog::decode(&text);
@@ -171,7 +171,7 @@ impl Driver {
     }
 
     pub(super) fn name_of(&self, worker: WorkerId) -> String {
-        match self.scheduler.worker_name(worker) {
+        match self.scheduler.snapshot().worker_name(worker) {
             _ if worker == REFEREE => "the referee".to_owned(),
             Some(name) => name.to_owned(),
             None => format!("worker {worker}"),

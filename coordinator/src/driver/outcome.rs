@@ -109,7 +109,7 @@ impl Driver {
 
     /// Derives the outcomes of runs that an earlier process finished.
     pub(super) fn finish_restored_runs(&mut self) -> Result<(), DriverError> {
-        for RunSummary { manifest, state, .. } in self.scheduler.runs() {
+        for RunSummary { manifest, state, .. } in self.scheduler.snapshot().runs() {
             match state {
                 RunState::Complete | RunState::Contradicted | RunState::Disputed => {
                     self.try_finish(manifest.run)?;
@@ -175,10 +175,10 @@ impl Driver {
         let Some(summary) = self.summary(run) else {
             return Ok(());
         };
-        let scheduled = match (self.scheduler.total(run), summary.state) {
+        let scheduled = match (self.scheduler.snapshot().total(run), summary.state) {
             (Some(total), _) => Some(total),
             // Without a total, compare the sum of the undisputed tasks.
-            (None, RunState::Disputed) => self.scheduler.solutions_so_far(run),
+            (None, RunState::Disputed) => self.scheduler.snapshot().solutions_so_far(run),
             // A conflicting count has reopened the run: it will finish again.
             (None, _) => return Ok(()),
         };
@@ -189,7 +189,7 @@ impl Driver {
             return Err(DriverError::Total { run, stored: solutions, scheduled });
         }
         let manifest = summary.manifest;
-        let evidence = Evidence::of(&fold, |task| Some(self.scheduler.rank(run, task)));
+        let evidence = Evidence::of(&fold, |task| Some(self.scheduler.snapshot().rank(run, task)));
         let trust = self.store.trust()?;
         let seen = (&fold, evidence, trust.as_slice());
         let outcome = Outcome::new(&manifest, solutions, symmetric, seen);

@@ -57,7 +57,7 @@ impl Driver {
         by: &By,
     ) -> Result<RunSummary, RequestError> {
         let Submission { manifest, plan, new_run, recheck } = submission;
-        let runs = self.scheduler.runs();
+        let runs = self.scheduler.snapshot().runs();
         if let Some(key) = &manifest.key
             && let Some(run) = runs.iter().find(|run| run.manifest.key.as_ref() == Some(key))
         {
@@ -95,7 +95,7 @@ impl Driver {
         self.scheduler.add_run(StoredRun::new(manifest.clone(), recheck), plan);
         self.warn_of_referee_memory(run);
         let spec = manifest.spec;
-        let tasks = self.scheduler.plan(run).map_or(0, Plan::tasks);
+        let tasks = self.scheduler.snapshot().plan(run).map_or(0, Plan::tasks);
         let (n, method, tasks) = (spec.board, spec.layout.method().name(), plural(tasks, "task"));
         let text = format!("N = {n}, method {method}, {tasks}, submitted");
         self.note(Some(run), ("submitted", &text), by);
@@ -156,7 +156,7 @@ impl Driver {
             let (id, known) = named(name, recorded.chain(self.known_workers()))?;
             (id, format!("{known} ({id})"))
         };
-        if !self.scheduler.is_barred(id) {
+        if !self.scheduler.snapshot().is_barred(id) {
             return Err(RequestError::NotBarred(shown));
         }
         self.scheduler.readmit(id);
@@ -193,7 +193,7 @@ impl Driver {
         selects: fn(WorkerState) -> bool,
     ) -> impl Iterator<Item = (WorkerId, String)> + use<> {
         let all = WorkersPart::ById { after: None, most: usize::MAX };
-        let workers = self.scheduler.workers(&all, self.clock.now()).workers;
+        let workers = self.scheduler.snapshot().workers(&all, self.clock.now()).workers;
         let selected = workers.into_iter().filter(move |worker| selects(worker.state));
         selected.map(|worker| (worker.info.id, worker.info.name))
     }
@@ -231,7 +231,7 @@ impl Driver {
     }
 
     pub(super) fn runs(&self) -> Vec<RunSummary> {
-        self.scheduler.runs().into_iter().map(|run| self.with_outcome(run)).collect()
+        self.scheduler.snapshot().runs().into_iter().map(|run| self.with_outcome(run)).collect()
     }
 
     /// Adds the outcome of a run, and the token that cancelled it.
@@ -254,9 +254,9 @@ impl Driver {
     pub(super) fn status(&self, run: Option<RunId>) -> Option<StatusReport> {
         let run = match run {
             Some(run) => run,
-            None => served_first(&self.scheduler.runs())?,
+            None => served_first(&self.scheduler.snapshot().runs())?,
         };
-        let status = self.scheduler.status(run, self.clock.now())?;
+        let status = self.scheduler.snapshot().status(run, self.clock.now())?;
         Some(StatusReport {
             status: RunStatus { run: self.with_outcome(status.run), ..status },
             outcome: self.outcomes.borrow().get(&run).cloned(),

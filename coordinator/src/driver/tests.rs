@@ -244,8 +244,8 @@ fn counts_in_the_group_of_a_deletion_are_stored_before_it() {
     bench.driver.delete(bench.run, None).unwrap().unwrap();
     bench.driver.commit().unwrap();
     assert_eq!(answer.try_recv().unwrap().acknowledgements[0].verdict, Verdict::Duplicate);
-    assert_eq!((bench.outcome(), bench.driver.scheduler.runs().len()), (None, 0));
-    bench.driver.scheduler.audit().unwrap();
+    assert_eq!((bench.outcome(), bench.driver.scheduler.snapshot().runs().len()), (None, 0));
+    bench.driver.scheduler.snapshot().audit().unwrap();
     // A worker of the deleted run gets no more of its tasks.
     let reply = bench.sync(1, Vec::new());
     assert!(reply.grants.is_empty(), "{reply:?}");

@@ -213,17 +213,17 @@ impl Checker {
     /// Checks that the scheduler agrees with the disk; a total needs all tasks.
     pub(super) fn compare(&self, scheduler: &Scheduler, run: RunId) {
         let seed = self.seed;
-        if let Err(reason) = scheduler.audit() {
+        if let Err(reason) = scheduler.snapshot().audit() {
             panic!("seed {seed}: {reason}");
         }
-        let runs = scheduler.runs();
+        let runs = scheduler.snapshot().runs();
         let done = runs[0].tasks.done;
         assert_eq!(
             done,
             self.durable.len() as u64,
             "seed {seed}: tasks done in memory and on disk"
         );
-        if let Some(total) = scheduler.total(run) {
+        if let Some(total) = scheduler.snapshot().total(run) {
             assert_eq!(done, self.truth.plan.tasks(), "seed {seed}: an early total");
             let right = total == Ok(self.truth.total);
             assert!(right || self.has_errors, "seed {seed}: the total is {total:?}");

@@ -1,5 +1,6 @@
 //! The fleet: all known workers, by index and by ID. Their tasks are in [`crate::run`].
 
+mod referee;
 mod reputation;
 mod worker;
 
@@ -11,7 +12,9 @@ use std::{
 
 use common::{run::WorkerId, sync::WorkerInfo};
 
+pub use self::referee::RefereeStatus;
 pub(crate) use self::{
+    referee::Referee,
     reputation::Reputation,
     worker::{REFERENCE_SPEED, SessionUpdate, Speed, Worker},
 };

@@ -253,7 +253,7 @@ impl Run {
     }
 
     /// Returns the next task that was never granted.
-    pub(crate) fn next_fresh(&mut self) -> Option<TaskIx> {
+    pub(crate) fn next_fresh(&self) -> Option<TaskIx> {
         self.pending.next_fresh(&self.plan, &self.tasks)
     }
 

@@ -1,6 +1,6 @@
 //! Pending tasks of a run, in the order in which they are granted.
 
-use std::collections::BTreeSet;
+use std::{cell::Cell, collections::BTreeSet};
 
 use common::plan::Plan;
 
@@ -13,7 +13,7 @@ use crate::ledger::{
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     /// Position in the plan's order; pending tasks before it are in `returned`.
-    next: u64,
+    next: Cell<u64>,
     returned: BTreeSet<TaskIx>,
     /// The `returned` tasks of vanished workers: other tasks go first.
     orphaned: BTreeSet<TaskIx>,
@@ -21,19 +21,17 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// Returns the next task that was never granted.
-    pub(super) fn next_fresh(&mut self, plan: &Plan, tasks: &Tasks) -> Option<TaskIx> {
-        while self.next < plan.tasks() {
-            let task = index(plan.task_at(self.next));
-            if tasks.stage(task) == Stage::Pending && !self.returned.contains(&task) {
-                return Some(task);
-            }
-            self.next += 1;
-        }
-        None
+    pub(super) fn next_fresh(&self, plan: &Plan, tasks: &Tasks) -> Option<TaskIx> {
+        (self.next.get()..plan.tasks()).find_map(|position| {
+            self.next.set(position);
+            let task = index(plan.task_at(position));
+            let is_fresh = tasks.stage(task) == Stage::Pending && !self.returned.contains(&task);
+            is_fresh.then_some(task)
+        })
     }
 
     pub(super) fn upcoming<'a>(&self, plan: &'a Plan) -> impl Iterator<Item = TaskIx> + use<'a> {
-        (self.next..plan.tasks()).map(|position| index(plan.task_at(position)))
+        (self.next.get()..plan.tasks()).map(|position| index(plan.task_at(position)))
     }
 
     /// Adds a task that is pending again.
@@ -77,17 +75,17 @@ mod tests {
         let mut tasks = Tasks::new(&plan);
         let mut pending = Pending::default();
         let order: Vec<_> = pending.upcoming(&plan).collect();
-        let lease = |pending: &mut Pending, tasks: &mut Tasks| {
+        let lease = |pending: &Pending, tasks: &mut Tasks| {
             let task = pending.next_fresh(&plan, tasks).unwrap();
             tasks.enter(task, 1, Stage::Leased);
             task
         };
-        assert_eq!([0; 2].map(|_| lease(&mut pending, &mut tasks)), order[..2]);
+        assert_eq!([0; 2].map(|_| lease(&pending, &mut tasks)), order[..2]);
         tasks.enter(order[1], 1, Stage::Pending);
         pending.give_back(order[1]);
         pending.orphan(order[1]);
         assert!(pending.is_orphaned(order[1]) && pending.is_consistent());
-        assert_eq!(lease(&mut pending, &mut tasks), order[2]);
+        assert_eq!(lease(&pending, &mut tasks), order[2]);
         pending.leave(order[1]);
         assert!(pending.returned().is_empty() && !pending.is_orphaned(order[1]));
         let rest: Vec<_> = pending.upcoming(&plan).collect();

@@ -124,7 +124,7 @@ impl Scheduler {
     fn set_recheck(&mut self, run: RunIx, recheck: Recheck) {
         self.runs[run].set_recheck(recheck);
         self.note_settings(run);
-        let least = match recheck == Recheck::All && self.active_tokens(run).len() > 1 {
+        let least = match recheck == Recheck::All && self.snapshot().active_tokens(run).len() > 1 {
             true => Confirmation::OtherToken,
             false => Confirmation::SameToken,
         };
@@ -140,11 +140,6 @@ impl Scheduler {
         if let Some(undo) = &mut self.undo {
             undo.added = added;
         }
-    }
-
-    /// Returns whether a worker is barred.
-    pub fn is_barred(&self, worker: WorkerId) -> bool {
-        self.workers.is_known_barred(worker)
     }
 
     /// Readmits a worker after a repair.

@@ -9,10 +9,10 @@ use common::{
     sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
 };
 
-use super::{Scheduler, grants::Choice};
+use super::Scheduler;
 use crate::{
-    clock::Ticks,
-    fleet::{LeaseIx, REFERENCE_SPEED, RunIx, WorkerIx},
+    choosing::{BARRED, Choice},
+    fleet::{LeaseIx, RunIx, WorkerIx},
     ledger::{
         Change, LeaseEvent, OpenState, OpenTask, RunManifest, RunState, Stage,
         tasks::{self, TaskIx},
@@ -44,10 +44,6 @@ impl LeaseEnd {
     }
 }
 
-/// Reason for every refusal of a barred machine.
-pub(super) const BARRED: &str = "this machine is barred after a wrong count and gets no more work: \
-                                 check its memory and cooling, then have an operator readmit it";
-
 /// Reason for the refusal of a lease whose proof is not valid for its worker.
 pub(super) const UNPROVEN: &str = "this coordinator did not grant this lease to this worker: use the coordinator, the token and \
                                    the spool directory with which the task was leased";
@@ -58,22 +54,6 @@ const NOT_AWAY: &str =
 
 /// Maximum number of fresh leases of one task.
 pub(super) const MAX_HOLDERS: usize = 2;
-
-/// Multiple of a worker's expected time for which its lease is fresh.
-const FRESH_FACTOR: f64 = 3.0;
-
-/// The same before the worker's speed is known: it may be a slow machine.
-const FIRST_FRESH_FACTOR: f64 = 12.0;
-
-/// Slowdown of the slowest thread that is expected, relative to the reference thread. A worker that states a lower
-/// speed does not keep its leases fresh for longer.
-const MAX_SLOWDOWN: f64 = 5.0;
-
-/// Maximum time for which a lease is fresh, beside the time of its own task.
-const MAX_FRESH_MS: f64 = 600_000.0;
-
-/// Maximum part of two sync intervals in the time for which a lease is fresh.
-const MAX_FRESH_SYNC_MS: Ticks = 30_000;
 
 /// Number of times that a lease is granted before it is released unseen.
 /// Replies may be lost, but hardly five in a row.
@@ -98,40 +78,10 @@ impl Scheduler {
         self.grant_of((run, task), worker)
     }
 
-    /// Returns how long after its grant a lease of a task of this cost is fresh: a multiple of the expected time
-    /// of what the worker was granted before it and of the task itself.
-    pub(super) fn fresh_ms(&self, worker: WorkerIx, cost: u64) -> Ticks {
-        let known = self.workers.get(worker);
-        let threads = f64::from(known.info.threads.max(1));
-        let (speed, factor) = match known.speed.per_second() {
-            Some(speed) => (speed.max(REFERENCE_SPEED * threads / MAX_SLOWDOWN), FRESH_FACTOR),
-            None => (REFERENCE_SPEED * threads, FIRST_FRESH_FACTOR),
-        };
-        let queued_ms = 1_000.0 * known.leased_cost as f64 / speed;
-        let own_ms = 1_000.0 * cost as f64 * threads / speed;
-        let syncs_ms = (2 * self.regular_sync_ms()).min(MAX_FRESH_SYNC_MS) as f64;
-        let fresh_ms = factor * (queued_ms + own_ms) + syncs_ms;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let fresh_ms = fresh_ms.min(MAX_FRESH_MS + factor * own_ms) as Ticks;
-        fresh_ms
-    }
-
-    /// Returns whether a lease may keep others from its task: it has not aged, and its holder is not paused.
-    pub(super) fn is_fresh(&self, holder: WorkerIx, lease: &Lease) -> bool {
-        let is_paused = || self.workers.find(holder).is_some_and(|known| !known.paused.is_empty());
-        self.clock.ticks() < lease.fresh_until && !is_paused()
-    }
-
-    /// Returns the number of fresh leases of a task.
-    pub(super) fn fresh_holders(&self, run: RunIx, task: TaskIx) -> usize {
-        let leases = self.runs[run].leases_of(task).iter();
-        leases.filter(|(holder, lease)| self.is_fresh(*holder, lease)).count()
-    }
-
     /// Adds a lease to all indexes; the worker must not hold the task yet.
     fn install(&mut self, (run, task): LeaseIx, worker: WorkerIx, lease: Lease) {
         let cost = self.runs[run].cost(task);
-        let fresh_until = lease.granted + self.fresh_ms(worker, cost);
+        let fresh_until = lease.granted + self.snapshot().fresh_ms(worker, cost);
         let lease = Lease { fresh_until, ..lease };
         let is_stored = lease.purpose == Purpose::Count;
         self.runs[run].add_lease(task, worker, lease, self.clock.ticks());
@@ -158,7 +108,7 @@ impl Scheduler {
             Stage::Leased => {
                 let newest = in_run.leases_of(task).iter().max_by_key(|(_, lease)| lease.epoch);
                 let (holder, lease) = newest.expect("a leased task has a holder");
-                let until = self.clock.wall(self.clock.ticks() + self.lease_ms()).0;
+                let until = self.clock.wall(self.clock.ticks() + self.snapshot().lease_ms()).0;
                 OpenState::Leased {
                     worker: self.workers[*holder].id,
                     epoch: Epoch(lease.epoch),
@@ -189,13 +139,6 @@ impl Scheduler {
         };
         let lease = self.proofs.prove(bare, self.workers[worker].id, purpose, orientation);
         Grant { lease, spec, orientation }
-    }
-
-    pub(super) fn leases_of(&self, worker: WorkerIx) -> impl Iterator<Item = (LeaseIx, &Lease)> {
-        let keys = self.workers.find(worker).into_iter().flat_map(|known| &known.leases);
-        keys.map(move |&(run, task)| {
-            ((run, task), self.runs[run].lease(task, worker).expect("held"))
-        })
     }
 
     /// Removes a lease; the task's stage is left to the caller.
@@ -236,7 +179,8 @@ impl Scheduler {
     fn end_attempt(&mut self, worker: WorkerIx, key: LeaseIx, end: LeaseEnd) {
         let (run, task) = key;
         // New identities are free, so their failures say nothing about a task that the referee can count.
-        let is_known = self.workers[worker].reputation.has_counted || !self.counts_itself(run);
+        let is_known =
+            self.workers[worker].reputation.has_counted || !self.snapshot().counts_itself(run);
         let is_failed = matches!(end, LeaseEnd::Failed | LeaseEnd::Reported);
         let end = match is_failed {
             true if is_known => LeaseEnd::Failed,
@@ -268,7 +212,7 @@ impl Scheduler {
 
     /// Ends the leases of a lost worker; it has failed the tasks that it had started.
     pub(super) fn lose(&mut self, worker: WorkerIx) {
-        let leases = self.leases_of(worker);
+        let leases = self.snapshot().leases_of(worker);
         let ends: Vec<_> = leases.map(|(key, lease)| (key, LeaseEnd::of_vanished(lease))).collect();
         for (key, end) in ends {
             self.end_lease(worker, key, end);
@@ -277,7 +221,7 @@ impl Scheduler {
 
     /// Ends the leases of a worker that gets no more work, without failures.
     pub(super) fn release_all(&mut self, worker: WorkerIx) {
-        for key in self.leases_of(worker).map(|(key, _)| key).collect::<Vec<_>>() {
+        for key in self.snapshot().leases_of(worker).map(|(key, _)| key).collect::<Vec<_>>() {
             self.end_lease(worker, key, LeaseEnd::Released);
         }
     }
@@ -311,7 +255,7 @@ impl Scheduler {
             }
         }
         let round = self.workers.get(worker).round;
-        let missing = self.leases_of(worker).filter(|(_, lease)| lease.round != round);
+        let missing = self.snapshot().leases_of(worker).filter(|(_, lease)| lease.round != round);
         let missing: Vec<_> = missing.map(|(key, lease)| (key, lease.clone())).collect();
         let wants_work = request.seconds_wanted > 0.0 || request.package.is_some();
         let wants_more = wants_work && !request.draining;
@@ -348,7 +292,7 @@ impl Scheduler {
 
     /// Ends the lease of a task that its worker cannot count; returns the run.
     fn take_failure(&mut self, worker: WorkerIx, lease: &LeaseKey) -> Option<RunIx> {
-        let (run, task) = self.find(lease.task).ok()?;
+        let (run, task) = self.snapshot().find(lease.task).ok()?;
         let known = self.runs[run].lease(task, worker)?;
         let is_its = known.epoch == lease.epoch.0
             && (known.is_proven || self.proven(worker, lease).is_some());
@@ -358,26 +302,6 @@ impl Scheduler {
         })
     }
 
-    /// Finds the run and task that a worker names, or returns why there is none.
-    pub(super) fn find(&self, task: TaskRef) -> Result<LeaseIx, String> {
-        let Some(&run) = self.by_id.get(&task.run) else {
-            return Err(format!("this coordinator has no run {}: drop its tasks", task.run));
-        };
-        let TaskRef { run: name, plan: theirs, task } = task;
-        let (ours, tasks) = (self.runs[run].manifest.plan, self.runs[run].tasks().size());
-        if theirs != ours {
-            return Err(format!(
-                "run {name} has plan {ours}, but the worker has plan {theirs}: use a worker of the \
-                 coordinator's version"
-            ));
-        }
-        if task.0 >= tasks {
-            let last = tasks - 1;
-            return Err(format!("run {name} has tasks 0 to {last}, and no task {task}: drop it"));
-        }
-        Ok((run, tasks::index(task)))
-    }
-
     /// Returns the orientation of a lease that was granted to a worker; `None` if it was not.
     pub(super) fn proven(&self, worker: WorkerIx, lease: &LeaseKey) -> Option<Orientation> {
         self.proofs.granted(lease, self.workers[worker].id).map(|(_, orientation)| orientation)
@@ -385,7 +309,7 @@ impl Scheduler {
 
     /// Renews or adopts a lease that a worker names, or returns why it cannot.
     fn renew(&mut self, worker: WorkerIx, held: &HeldLease) -> Result<(), String> {
-        let key = self.find(held.lease.task)?;
+        let key = self.snapshot().find(held.lease.task)?;
         let LeaseKey { epoch: Epoch(epoch), granted_unix_ms, return_unix_ms, .. } = held.lease;
         let now = self.clock.ticks();
         let now_unix_ms = self.clock.wall(now).0;
@@ -449,7 +373,7 @@ impl Scheduler {
                 return Err("the run is finished");
             }
         }
-        let copies = self.fresh_holders(run, task);
+        let copies = self.snapshot().fresh_holders(run, task);
         match in_run.tasks().stage(task) {
             Stage::Pending => {}
             Stage::Leased if is_started && copies < MAX_HOLDERS => {}
@@ -470,10 +394,5 @@ impl Scheduler {
         self.install(key, worker, lease);
         // The lease is already on disk.
         self.changes.truncate(changes);
-    }
-
-    /// Returns the duration of leases: at least three regular sync intervals.
-    pub(super) fn lease_ms(&self) -> Ticks {
-        self.config.lease_ms.max(3 * self.regular_sync_ms())
     }
 }

@@ -1,32 +1,28 @@
-//! Scheduler: assigns tasks to workers and judges their counts.
+//! Scheduler: leases tasks to workers and takes their counts, as a [`Snapshot`] of both decides.
 //!
-//! A state machine without I/O and without a clock: time arrives as an argument, decisions leave as
+//! A state machine without I/O and without a clock: time arrives as an argument, changes leave as
 //! values. Its owner
 //! 1. passes in the runs found on disk with their tasks ([`Scheduler::restore_run`]), then calls
 //!    [`Scheduler::restored`];
 //! 2. for each call of a worker calls [`Scheduler::sync_by`], stores every change that
 //!    [`Scheduler::poll_change`] yields, and only then sends the reply;
 //! 3. calls [`Scheduler::advance`] at [`Scheduler::next_timeout`];
-//! 4. when [`Scheduler::poll_finished`] yields a run, checks its [`Scheduler::total`] and calls
+//! 4. when [`Scheduler::poll_finished`] yields a run, checks its [`Snapshot::total`] and calls
 //!    [`Scheduler::conclude`].
 //!
 //! Deliberately absent: running totals (they are computed from the tasks' counts), wall-clock
 //! arithmetic (see [`crate::clock`]), and work in proportion to the number of tasks in ordinary syncs.
 
-mod audit;
 mod config;
 mod control;
+mod ends;
 mod grants;
 mod leases;
-mod map;
 mod packages;
 mod proofs;
-mod rechecks;
 mod referee;
 mod restore;
 mod results;
-mod status;
-mod sync_interval;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -37,30 +33,24 @@ use std::{
 };
 
 use common::{
-    plan::{Plan, TaskId},
+    plan::Plan,
     run::RunId,
     sync::{SyncReply, SyncRequest, WorkerInfo},
 };
 
-pub use audit::Mismatch;
 pub use config::{Config, DEFAULT_RECOUNTS};
 pub use control::{Command, ControlError};
-pub use map::{MapState, TaskView};
-pub use referee::{Recount, RecountPurpose, RefereeStatus, Verifying};
-pub use status::{
-    Rechecks, RunStatus, RunSummary, STATUS_WORKERS, TaskNumbers, WorkerState, WorkerStatus,
-    WorkerTotals, WorkersPage, WorkersPart,
-};
 
-use self::{control::Undo, proofs::Proofs, referee::Referee};
+use self::{control::Undo, proofs::Proofs};
 use crate::{
     clock::{Jitter, MAX_STEP_MS, Millis, SchedulerClock, Ticks},
-    fleet::{OWN_REFEREE, REFEREE, RunIx, SessionUpdate, WorkerIx, Workers},
+    fleet::{OWN_REFEREE, REFEREE, Referee, RunIx, SessionUpdate, WorkerIx, Workers},
     ledger::{
         Caller, Change, LeaseEvent, Principal, RecheckSampler, RunState, Stage, StoredRun, Tasks,
         tasks::TaskIx,
     },
     run::Run,
+    snapshot::Snapshot,
 };
 
 /// Interval at which a run that waits for rechecks or recounts is checked.
@@ -119,6 +109,23 @@ impl Scheduler {
         }
     }
 
+    /// Returns a read-only view of all runs and workers.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        let Self {
+            config,
+            clock,
+            runs,
+            by_id,
+            order,
+            workers,
+            suspect_windows,
+            sampler,
+            referee,
+            ..
+        } = self;
+        Snapshot { config, clock, runs, by_id, order, workers, suspect_windows, sampler, referee }
+    }
+
     /// Serves a run, once it is added, before all other runs of its priority.
     pub fn prefer(&mut self, run: RunId) {
         self.preferred = Some(run);
@@ -160,15 +167,6 @@ impl Scheduler {
             let age = (manifest.created_unix_ms, run);
             (std::cmp::Reverse(runs[run].settings().priority), waits, age)
         });
-    }
-
-    /// Returns a task's secret rank; referees recount the tasks with the lowest ranks.
-    pub fn rank(&self, run: RunId, task: TaskId) -> u64 {
-        self.sampler.rank(run, task)
-    }
-
-    pub fn plan(&self, run: RunId) -> Option<&Plan> {
-        self.by_id.get(&run).map(|&run| &self.runs[run].plan)
     }
 
     /// Makes a parked task pending.
@@ -235,11 +233,19 @@ impl Scheduler {
             }
             Err(reason) => {
                 reply.reason = reason;
-                self.regular_sync_ms()
+                self.snapshot().regular_sync_ms()
             }
         };
-        reply.lease_ms = self.lease_ms();
+        reply.lease_ms = self.snapshot().lease_ms();
         reply
+    }
+
+    /// Sets the time until a worker's next sync; returns it.
+    fn next_sync_ms(&mut self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
+        let next = self.snapshot().sync_ms(worker, request);
+        let next = self.jitter.spread(next);
+        self.workers.get_mut(worker).due = self.clock.ticks() + next;
+        next
     }
 
     /// Takes a worker's report; returns the worker and whether it was restarted, or the reason for a refusal.
@@ -254,7 +260,7 @@ impl Scheduler {
             self.runs[run].confirm_time();
         }
         let silent_ms = self.clock.ticks() - self.workers.get(worker).seen;
-        let silent = silent_ms > 2 * self.regular_sync_ms();
+        let silent = silent_ms > 2 * self.snapshot().regular_sync_ms();
         let session = self.workers.get_mut(worker).register_session(&request.worker, silent);
         if !matches!(session, SessionUpdate::Superseded) {
             self.workers.get_mut(worker).self_tests_passed = request.self_test.tests_passed;
@@ -295,7 +301,7 @@ impl Scheduler {
         }
         known.has_stopped = false;
         reply.drain = known.drain_requested;
-        let deadline = self.clock.ticks() + self.lease_ms();
+        let deadline = self.clock.ticks() + self.snapshot().lease_ms();
         self.workers.expect_by(worker, deadline);
         self.take_inventory(worker, request, restarted, reply);
         match &request.package {

@@ -64,7 +64,7 @@ impl Scheduler {
             for author in [first].into_iter().chain(second) {
                 self.workers.reputation_mut(author).confirm(done.confirmed);
             }
-            let is_suspect = self.is_suspect(run, task);
+            let is_suspect = self.snapshot().is_suspect(run, task);
             let in_run = &mut self.runs[run];
             let is_due = is_suspect
                 || in_run.recounts.is_replaced(task)
@@ -125,7 +125,7 @@ impl Scheduler {
         let holders = self.workers.iter().filter(|(_, worker)| !worker.leases.is_empty());
         let ends: Vec<_> = holders.map(|(number, known)| (number, known.leased_until_ms)).collect();
         for (worker, until_unix_ms) in ends {
-            if until_unix_ms > now.0.saturating_add(self.lease_ms()) {
+            if until_unix_ms > now.0.saturating_add(self.snapshot().lease_ms()) {
                 self.restore_package(worker, until_unix_ms);
                 continue;
             }

@@ -1,4 +1,6 @@
-//! Results of workers: first counts, equal ones and different ones.
+//! Counts of workers and of referees: first ones, equal ones and different ones.
+
+use std::collections::BTreeMap;
 
 use common::{
     run::Partial,
@@ -7,15 +9,15 @@ use common::{
 
 use super::{
     Scheduler,
-    leases::{BARRED, LeaseEnd, UNPROVEN},
+    leases::{LeaseEnd, UNPROVEN},
 };
 use crate::{
+    choosing::BARRED,
     fleet::{LeaseIx, OWN_REFEREE, RunIx, WorkerIx},
     ledger::{
-        Confirmation, Done, EntryKind, Recheck, Record, RunState, Stage, TaskCount,
-        tasks::{self, TaskIx},
+        Confirmation, Done, EntryKind, Recheck, Record, RunState, Stage, TaskCount, Trust, tasks,
     },
-    run::{Purpose, Run},
+    run::Purpose,
 };
 
 /// Maximum number of counts of a disputed task.
@@ -46,7 +48,7 @@ impl Scheduler {
             return Err((Verdict::RefusedKeep, UNPROVEN.to_owned()));
         }
         let refused = |reason: String| (Verdict::Refused, reason);
-        let key = self.find(lease.task).map_err(refused)?;
+        let key = self.snapshot().find(lease.task).map_err(refused)?;
         let (run, task) = key;
         // An older copy of the data may not know the lease.
         self.runs[run].raise_epoch(task, lease.epoch.0);
@@ -73,12 +75,13 @@ impl Scheduler {
     fn rule(&mut self, key: LeaseIx, worker: WorkerIx, partial: &Partial) -> Ruling {
         let (run, task) = key;
         self.workers.pin(worker);
-        let is_recount = self.is_recount(key, worker);
+        let is_recount = self.snapshot().is_recount(key, worker);
         let Partial { lease, count, kernel, orientation, duration_us } = *partial;
         let epoch = lease.epoch;
         let count = TaskCount { count, author: worker, kernel, orientation };
         let version = self.workers.get(worker).info.version.clone();
-        let record = Record { epoch, version, duration_us, ..self.record_of(key, &count) };
+        let record =
+            Record { epoch, version, duration_us, ..self.snapshot().record_of(key, &count) };
         let done = self.runs[run].tasks().done(task);
         let is_final = done.is_some_and(|done| done.confirmed == Confirmation::Referee);
         match (self.runs[run].tasks().stage(task), done) {
@@ -93,7 +96,7 @@ impl Scheduler {
                     Stage::Done if done.is_some() => (Verdict::Duplicate, String::new()),
                     Stage::Done => (Verdict::Accepted, String::new()),
                     Stage::Pending | Stage::Leased | Stage::Parked | Stage::Disputed => {
-                        (Verdict::Conflict, self.conflict_reason(key))
+                        (Verdict::Conflict, self.snapshot().conflict_reason(key))
                     }
                 }
             }
@@ -220,8 +223,8 @@ impl Scheduler {
             }
             self.journal(key, EntryKind::Confirmed, second, record);
         }
-        let is_alone = self.on_other_machine(run, first.author).next().is_none();
-        if self.is_well_confirmed(key) || is_alone && by == Confirmation::SameMachine {
+        let is_alone = self.snapshot().on_other_machine(run, first.author).next().is_none();
+        if self.snapshot().is_well_confirmed(key) || is_alone && by == Confirmation::SameMachine {
             self.remove_all(run, task);
             self.runs[run].remove_recheck(task);
         } else if was_asked {
@@ -252,68 +255,109 @@ impl Scheduler {
         if !is_repeated {
             self.journal(key, EntryKind::Disputed, count, record);
             // The count of a complete run stands until a referee contradicts it.
-            let is_decided_later = self.runs[run].is_rechecking() && self.is_refereed(run);
+            let is_decided_later =
+                self.runs[run].is_rechecking() && self.snapshot().is_refereed(run);
             self.reopen_if_finished(run, before.standing().is_some() && !is_decided_later);
         }
-        (Verdict::Conflict, self.conflict_reason(key))
+        (Verdict::Conflict, self.snapshot().conflict_reason(key))
     }
 
-    fn conflict_reason(&self, (run, task): LeaseIx) -> String {
-        let counts = self.runs[run].disputed_counts(task).iter().map(|of| of.count.to_string());
-        let counts = counts.collect::<Vec<_>>().join(", ");
-        format!(
-            "conflicting counts of task {task} ({counts}): none stands until the referee has counted it"
-        )
-    }
-
-    /// Rechecks tasks of a run. A complete run keeps its result if a referee can contradict it; other finished runs
-    /// continue. Returns the new rechecks.
-    pub(super) fn recheck(
-        &mut self,
-        run: RunIx,
-        matches: impl Fn(&Run, TaskIx, &Done) -> bool,
-    ) -> Vec<TaskIx> {
-        let added = self.runs[run].add_rechecks(self.clock.ticks(), matches);
-        match self.runs[run].state() {
-            RunState::Complete if self.keeps_result(run) => {
-                self.runs[run].note_asked(added.len());
-            }
-            _ => self.reopen_if_finished(run, !added.is_empty()),
-        }
-        added
-    }
-
-    /// Returns whether only a referee's count takes a complete run's result away.
-    pub(super) fn keeps_result(&self, run: RunIx) -> bool {
-        let in_run = &self.runs[run];
-        in_run.state() == RunState::Complete
-            && (self.can_count_itself(run) || in_run.is_rechecking() && self.is_refereed(run))
-    }
-
-    pub(super) fn reopen(&mut self, run: RunIx) {
-        self.changes.push_back(self.runs[run].reopen());
-        // While its result stood, the counts of barred machines only waited for rechecks.
-        self.void_counts_of_barred(run, None);
-    }
-
-    pub(super) fn reopen_if_finished(&mut self, run: RunIx, condition: bool) {
-        if condition && self.runs[run].is_finished() {
-            self.reopen(run);
-        }
-    }
-
-    /// Announces to the owner, once, that a run has all its counts.
-    pub(super) fn announce_if_done(&mut self, run: RunIx) {
-        if !self.runs[run].is_open() || self.awaits_recounts(run) {
+    /// Applies a referee's count of a task.
+    pub(super) fn take_recount(&mut self, key: LeaseIx, count: TaskCount, record: Record) {
+        let (run, task) = key;
+        let before = self.runs[run].tasks().state(task);
+        let mut counts = before.counts();
+        // A repeated message is not a second recount, which has the other orientation. A task without
+        // counts was reopened: its next count will be checked.
+        if counts.contains(&count) || counts.is_empty() {
             return;
         }
-        let in_run = &mut self.runs[run];
-        if in_run.announce() {
-            self.finished.push_back(in_run.manifest.run);
-            let counted = self.workers.iter().filter(|(_, known)| known.tasks_done > 0);
-            for worker in counted.map(|(worker, _)| worker).collect::<Vec<_>>() {
-                self.note_self_tests(worker);
+        counts.push(count);
+        let mut own = counts.iter().filter(|of| of.author == count.author);
+        let contradicts_itself = own.any(|of| of.count != count.count);
+        let is_settled = match before.standing() {
+            Some(stands) if before.is_final() => {
+                if stands != count.count {
+                    self.blame_author(key, &count, stands);
+                }
+                return;
             }
+            Some(stands) => stands == count.count,
+            None => {
+                let wins = || {
+                    self.snapshot().final_count(&counts).is_some_and(|of| of.count == count.count)
+                };
+                !contradicts_itself && wins()
+            }
+        };
+        if is_settled {
+            return self.settle(key, count, record);
         }
+        let contradicts_total = self.snapshot().contradicts_total(key, &count);
+        self.remove_all(run, task);
+        self.journal(key, EntryKind::Recounted, count, record);
+        self.reopen_if_finished(run, contradicts_total);
+        if contradicts_itself {
+            self.blame(count.author, &format!("its two counts of task {task} differ"), None);
+            self.void_counts(key, Some(count.author));
+            // Another referee's count may be final now.
+            self.settle_if_final(key);
+        }
+    }
+
+    /// Makes a referee's count final and bars the authors of different ones.
+    fn settle(&mut self, key: LeaseIx, count: TaskCount, record: Record) {
+        let (run, task) = key;
+        let was_disputed = self.runs[run].state() == RunState::Disputed
+            && self.runs[run].tasks().stage(task) == Stage::Disputed;
+        let reopens = was_disputed || self.snapshot().contradicts_total(key, &count);
+        self.remove_all(run, task);
+        let counts = self.runs[run].tasks().state(task).counts();
+        let (right, wrong): (Vec<_>, Vec<_>) =
+            counts.into_iter().partition(|other| other.count == count.count);
+        let losers: BTreeMap<_, _> =
+            wrong.iter().rev().map(|other| (other.author, other)).collect();
+        for loser in losers.into_values() {
+            self.blame_author(key, loser, count.count);
+        }
+        for winner in right.iter().filter(|other| other.author != count.author) {
+            self.workers.reputation_mut(winner.author).confirm(Confirmation::Referee);
+        }
+        self.journal(key, EntryKind::Settled, count, record);
+        self.reopen_if_finished(run, reopens);
+        self.announce_if_done(run);
+    }
+
+    /// Settles a disputed task if it has a final count.
+    pub(super) fn settle_if_final(&mut self, key: LeaseIx) {
+        if let Some(count) = self.snapshot().final_count(self.runs[key.0].disputed_counts(key.1)) {
+            let record = self.snapshot().record_of(key, &count);
+            self.settle(key, count, record);
+        }
+    }
+
+    /// Blames the author of a count that differs from the final one; returns why.
+    pub(super) fn blame_author(&mut self, key: LeaseIx, of: &TaskCount, right: u64) -> String {
+        let reason = format!("it counted {} for task {}, the referee {right}", of.count, key.1);
+        self.blame(of.author, &reason, Some(key));
+        reason
+    }
+
+    /// Bars a machine that was found wrong, or stops the coordinator's own referee.
+    fn blame(&mut self, worker: WorkerIx, reason: &str, except: Option<LeaseIx>) {
+        match worker {
+            OWN_REFEREE => self.stop_referee(reason),
+            _ => self.bar(worker, reason, except),
+        }
+    }
+
+    /// Stops the coordinator's own referee after a wrong count, until readmission.
+    pub(super) fn stop_referee(&mut self, why: &str) {
+        self.workers.bar(OWN_REFEREE);
+        let reason = format!(
+            "the coordinator's own machine is broken and its referee has stopped: {why}; check memory and \
+             cooling"
+        );
+        self.note_trust(OWN_REFEREE, Trust::Barred, &reason);
     }
 }

@@ -9,15 +9,9 @@ use crate::{
     clock::MAX_STEP_MS,
     fleet::{LeaseIx, OWN_REFEREE, RunIx, WorkerIx},
     ledger::{
-        Change, Confirmation, EntryKind, Principal, Record, RunState, TaskCount, Trust,
-        TrustRecord,
-        tasks::{self, TaskIx, seconds},
+        Change, Confirmation, EntryKind, Principal, RunState, Trust, TrustRecord, tasks::seconds,
     },
-    run::Lease,
 };
-
-/// Number of tasks that unchecked machines of a distrusted token may hold, or have counted, at once.
-const MAX_UNCHECKED: usize = 8;
 
 /// Failed self-tests per token and hour that are stored.
 const REPORTS_PER_TOKEN: usize = 100;
@@ -64,7 +58,7 @@ impl Scheduler {
             if self.runs[run].state() == RunState::Cancelled {
                 continue;
             }
-            if self.keeps_result(run) {
+            if self.snapshot().keeps_result(run) {
                 let barred: BTreeSet<_> =
                     self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
                 self.recheck(run, |_, _, done| {
@@ -116,93 +110,13 @@ impl Scheduler {
             let state = self.runs[run].tasks().state(task);
             if !state.is_final() && state.counts().iter().any(|other| other.author == count.author)
             {
-                let record = self.record_of(key, &count);
+                let record = self.snapshot().record_of(key, &count);
                 self.journal(key, EntryKind::Voided, count, record);
             }
         }
         // Only done tasks are rechecked.
         self.runs[run].add_recheck(task, self.clock.ticks());
         self.reopen_if_finished(run, true);
-    }
-
-    /// Creates a record of a count of which nothing else is known.
-    pub(super) fn record_of(&self, (run, task): LeaseIx, count: &TaskCount) -> Record {
-        let in_run = &self.runs[run];
-        Record {
-            run: in_run.manifest.run,
-            task: tasks::id(task),
-            epoch: common::run::Epoch(in_run.epoch(task)),
-            count: count.count,
-            worker: self.workers[count.author].id,
-            principal: self.workers[count.author].principal.clone(),
-            version: String::new(),
-            kernel: count.kernel,
-            orientation: count.orientation,
-            duration_us: 0,
-            accepted_unix_ms: self.clock.wall(self.clock.ticks()).0,
-            elapsed_ms: in_run.elapsed_ms(),
-        }
-    }
-
-    /// Returns whether a worker on probation waits for a check of its counts, or of those of its token's machines.
-    pub(super) fn is_held_back(&self, worker: WorkerIx) -> bool {
-        if !self.is_on_probation(worker) {
-            return false;
-        }
-        // An aged lease holds nobody back, so that no machine can keep its neighbors from work.
-        let holds = |other| self.leases_of(other).any(|(_, lease)| self.is_fresh(other, lease));
-        let is_unchecked = |&other: &WorkerIx| {
-            other != worker
-                && !self.workers.is_barred(other)
-                && self.is_on_probation(other)
-                && (holds(other) || self.awaits_check(other))
-        };
-        self.awaits_check(worker)
-            || self
-                .workers
-                .of_same_token(worker)
-                .filter(is_unchecked)
-                .nth(MAX_UNCHECKED - 1)
-                .is_some()
-    }
-
-    /// Returns whether another token or a referee is going to check a count of a worker.
-    fn awaits_check(&self, worker: WorkerIx) -> bool {
-        self.order.iter().any(|&run| {
-            // Referees do not recount tasks of finished runs.
-            !self.runs[run].is_finished()
-                && self.runs[run].has_first_count(worker)
-                && (self.is_refereed(run) || self.has_other_token(run, worker))
-        })
-    }
-
-    /// Returns whether a worker gets only a single task until another token or a referee has confirmed a count of it.
-    pub(super) fn is_on_probation(&self, worker: WorkerIx) -> bool {
-        let is_checked_by = |run| self.is_refereed(run) || self.has_other_token(run, worker);
-        self.workers.is_distrusted(worker) && self.order.iter().any(|&run| is_checked_by(run))
-    }
-
-    /// Returns whether a worker gets one task at a time until its next count, since it vanished with a lease.
-    /// New identities are free: so does one whose token has another that never counted, and that holds an aged
-    /// lease or vanished with one.
-    pub(super) fn is_unproven(&self, worker: WorkerIx) -> bool {
-        let is_new = |of: WorkerIx| !self.workers[of].reputation.has_counted;
-        let now = self.clock.ticks();
-        let owes = |&of: &WorkerIx| {
-            // A package is due at its promised return.
-            let is_aged = |(_, lease): (LeaseIx, &Lease)| {
-                lease.fresh_until <= now && lease.return_unix_ms == 0
-            };
-            is_new(of) && (self.workers[of].vanished || self.leases_of(of).any(is_aged))
-        };
-        self.workers[worker].vanished
-            || is_new(worker) && self.workers.of_same_token(worker).any(|of| owes(&of))
-    }
-
-    /// Returns whether a worker gets only tasks that nobody has had before. It might take the others again and again,
-    /// while other workers or the coordinator can count them.
-    pub(super) fn gets_only_fresh_tasks(&self, run: RunIx, worker: WorkerIx) -> bool {
-        self.counts_itself(run) && self.is_unproven(worker)
     }
 
     /// Stores a change of the trust in a worker.
@@ -246,14 +160,6 @@ impl Scheduler {
         if self.workers.all().any(|worker| self.workers.is_barred(worker)) {
             self.void_all(None);
         }
-    }
-
-    /// Returns whether a task's count was accepted in a suspect time of its author.
-    pub(super) fn is_suspect(&self, run: RunIx, task: TaskIx) -> bool {
-        self.runs[run].tasks().done(task).is_some_and(|done| {
-            let mut windows = self.suspect_windows.iter();
-            windows.any(|(worker, of)| *worker == done.first.author && done.was_accepted_in(of))
-        })
     }
 
     /// Applies a worker's self-test report.

@@ -158,7 +158,7 @@ impl Coordinator {
         self.driver.step()?;
         let seed = self.seed;
         if !self.revoked.borrow().is_empty() {
-            let workers = self.scheduler().workers(&EVERY_WORKER, Millis(0)).workers;
+            let workers = self.scheduler().snapshot().workers(&EVERY_WORKER, Millis(0)).workers;
             let away = workers.iter().filter(|worker| worker.state == WorkerState::Away);
             let away = away.map(|worker| worker.info.id).collect();
             assert!(self.revoked.borrow().is_disjoint(&away), "seed {seed}: away after revocation");
@@ -260,12 +260,13 @@ impl World {
         let mut disk = self.disk.disk();
         let wrong = disk.checker.wrong();
         let fold = disk.store().refold(*run).expect("a sound store");
-        let evidence = Evidence::of(&fold, |task| Some(driver.scheduler().rank(*run, task)));
+        let evidence =
+            Evidence::of(&fold, |task| Some(driver.scheduler().snapshot().rank(*run, task)));
         self.outcome.exceeded |= evidence.at_most_wrong().is_some_and(|bound| wrong > bound);
     }
 
     pub(super) fn note_state(&mut self) {
-        let state = self.coordinator.as_ref().map(|one| one.scheduler().runs()[0].state);
+        let state = self.coordinator.as_ref().map(|one| one.scheduler().snapshot().runs()[0].state);
         self.complete = matches!(state, Some(RunState::Complete | RunState::Contradicted));
         // Without a referee, the run stays disputed.
         self.complete |= state == Some(RunState::Disputed);

@@ -135,7 +135,7 @@ pub fn run(scenario: Scenario) -> SimOutcome {
             world.env.now < MAX_TIME && world.outcome.messages < MAX_MESSAGES,
             "seed {}: the run does not finish: {:#?}",
             world.seed(),
-            world.coordinator.as_ref().map(|one| one.scheduler().runs())
+            world.coordinator.as_ref().map(|one| one.scheduler().snapshot().runs())
         );
         world.handle(event);
     }
@@ -519,7 +519,7 @@ impl World {
         let fold = disk.store().refold(run).expect("a sound store");
         let mut sampler = Scheduler::new(Config::default(), 0);
         sampler.set_key(disk.secret());
-        let evidence = Evidence::of(&fold, |task| Some(sampler.rank(run, task)));
+        let evidence = Evidence::of(&fold, |task| Some(sampler.snapshot().rank(run, task)));
         self.outcome.bound = evidence.at_most_wrong();
         self.outcome.recounts = evidence.sample.recounts;
         self.outcome.disputed = evidence.disputed_number;

@@ -127,8 +127,11 @@ fn each_inconsistency_is_named() {
     for (at, (change, expected)) in cases.into_iter().enumerate() {
         let mut fixture = fixture();
         change(&mut fixture);
-        let found =
-            fixture.scheduler.audit().map_or_else(|error| error.to_string(), |()| String::new());
+        let found = fixture
+            .scheduler
+            .snapshot()
+            .audit()
+            .map_or_else(|error| error.to_string(), |()| String::new());
         assert_eq!(found, expected, "case {at}");
     }
 }

@@ -18,6 +18,7 @@ use common::{
 
 use super::super::*;
 use crate::{
+    Recount, RunStatus,
     ledger::{Fold, Recheck, RunManifest, Settings, StoredTasks},
     run::Purpose,
 };
@@ -291,7 +292,7 @@ impl Bench {
         let caller = self.workers[&id].caller();
         let reply = self.scheduler.sync_by(&caller, request, Millis(self.now));
         if self.workers.len() < 50 {
-            self.scheduler.audit().unwrap();
+            self.scheduler.snapshot().audit().unwrap();
         }
         self.worker(id).take(&reply);
         reply
@@ -317,7 +318,7 @@ impl Bench {
         while self.now < end {
             self.now = end.min(self.now + 50_000);
             self.scheduler.advance(Millis(self.now));
-            self.scheduler.audit().unwrap();
+            self.scheduler.snapshot().audit().unwrap();
         }
     }
 
@@ -330,7 +331,7 @@ impl Bench {
     pub(super) fn settle(&mut self, recount: &Recount, wrong: u64) {
         let count = self.truth(recount.task) + wrong;
         self.scheduler.recounted(recount, count, KernelName::Scalar, 5, Millis(self.now));
-        self.scheduler.audit().unwrap();
+        self.scheduler.snapshot().audit().unwrap();
     }
 
     /// Lets these workers and the referee count until `is_over`, a second at a time.
@@ -363,7 +364,7 @@ impl Bench {
 
     pub(super) fn total(&self) -> String {
         let truth: u64 = self.counts.iter().sum();
-        match self.scheduler.total(RUN) {
+        match self.scheduler.snapshot().total(RUN) {
             None => "no total".to_owned(),
             Some(total) if total == Ok(truth.into()) => "total right".to_owned(),
             Some(total) => format!("total wrong by {}", total.unwrap() - u128::from(truth)),
@@ -399,11 +400,11 @@ impl Bench {
         self.scheduler.restore_run(run, self.plan.clone(), stored);
         self.scheduler.set_referee(self.threads, 1 << 30);
         self.scheduler.restored(Millis(self.now), 2);
-        self.scheduler.audit().unwrap();
+        self.scheduler.snapshot().audit().unwrap();
         self.recounts.clear();
     }
 
     pub(super) fn status(&self) -> RunStatus {
-        self.scheduler.status(RUN, Millis(self.now)).unwrap()
+        self.scheduler.snapshot().status(RUN, Millis(self.now)).unwrap()
     }
 }

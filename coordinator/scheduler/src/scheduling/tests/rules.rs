@@ -3,7 +3,7 @@
 use common::{
     count::Orientation,
     limits,
-    plan::PlanSpec,
+    plan::{PlanSpec, TaskId},
     run::{Epoch, LeaseKey, TaskRef},
     sync::{Grant, HeldLease, Verdict},
 };
@@ -12,7 +12,10 @@ use super::{
     super::*,
     bench::{Bench, RUN},
 };
-use crate::ledger::{OpenState, Recheck, RunManifest};
+use crate::{
+    MapState, RecountPurpose, RunSummary, STATUS_WORKERS, WorkerState, WorkerStatus, WorkersPart,
+    ledger::{OpenState, Recheck, RunManifest},
+};
 
 const OTHER: RunId = RunId(8);
 
@@ -83,7 +86,7 @@ fn runs_are_served_by_priority_then_by_preference_then_by_age() {
     }
     let expected = [urgent, preferred, RUN, younger];
     let served = |bench: &Bench| {
-        let runs = bench.scheduler.runs();
+        let runs = bench.scheduler.snapshot().runs();
         runs.iter().map(|run| (run.manifest.run, run.priority)).collect::<Vec<_>>()
     };
     let before = [(urgent, 5), (preferred, 0), (RUN, 0), (younger, 0)];
@@ -139,7 +142,7 @@ fn the_last_tasks_of_a_run_do_not_wait_for_a_run_of_lower_priority() {
     add(&mut bench, OTHER, 5, 10);
     bench.steps("1 set wants=0.004, 2 set wants=0.004, 1 sync, 2 sync");
     let open = |bench: &Bench, run| {
-        let tasks = bench.scheduler.status(run, Millis(bench.now)).unwrap().run.tasks;
+        let tasks = bench.scheduler.snapshot().status(run, Millis(bench.now)).unwrap().run.tasks;
         tasks.total - tasks.done
     };
     while open(&bench, OTHER) > 0 {
@@ -347,10 +350,10 @@ fn referees_recount_in_proportion_to_their_share_of_the_fleet() {
             bench.steps(&format!("2 set threads={trusted} token=trusted trusted, 2 names"));
         }
         bench.steps(&format!("drain 99, referee {own}"));
-        let rank = |task| bench.scheduler.rank(RUN, TaskId(task)) as f64 / 2f64.powi(64);
+        let rank = |task| bench.scheduler.snapshot().rank(RUN, TaskId(task)) as f64 / 2f64.powi(64);
         let tasks = (0..bench.plan.tasks()).filter(|&task| rank(task) < part);
         let mut expected: Vec<_> = tasks.map(TaskId).collect();
-        expected.sort_by_key(|&task| bench.scheduler.rank(RUN, task));
+        expected.sort_by_key(|&task| bench.scheduler.snapshot().rank(RUN, task));
         let begun = std::iter::from_fn(|| bench.assign(false));
         let random = begun.take_while(|recount| recount.purpose == RecountPurpose::Random);
         let random: Vec<_> = random.map(|recount| recount.task).collect();
@@ -388,8 +391,8 @@ fn the_referee_counts_no_task_that_exceeds_its_memory() {
         (1, least, None),
     ] {
         bench.scheduler.set_referee(threads, bytes);
-        assert_eq!(bench.scheduler.referee_lacks(RUN), lacks);
-        assert_eq!(bench.scheduler.counts_itself(0), threads > 0 && lacks.is_none());
+        assert_eq!(bench.scheduler.snapshot().referee_lacks(RUN), lacks);
+        assert_eq!(bench.scheduler.snapshot().counts_itself(0), threads > 0 && lacks.is_none());
     }
 }
 
@@ -411,8 +414,9 @@ fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
 fn the_wait_for_disputes_follows_from_their_costs() {
     let mut bench = Bench::after(&["referee"], &DISPUTED);
     let seconds = bench.plan.task_cost(TaskId(6)) as f64 / crate::fleet::REFERENCE_SPEED;
-    let wait =
-        |bench: &Bench| bench.scheduler.referee_seconds(0, bench.run().tasks().disputed().keys());
+    let wait = |bench: &Bench| {
+        bench.scheduler.snapshot().referee_seconds(0, bench.run().tasks().disputed().keys())
+    };
     assert_eq!(wait(&bench), seconds);
     bench.steps("referee 4");
     assert_eq!(wait(&bench), seconds / 4.0);
@@ -424,12 +428,12 @@ fn an_unknown_run_has_no_commands_and_no_status() {
     let none = RunId(99);
     let error = scheduler.control(none, Command::Pause, Millis(0));
     assert_eq!(error, Err(ControlError::NoSuchRun(none)));
-    assert_eq!(scheduler.status(none, Millis(0)), None);
-    assert_eq!(scheduler.solutions_so_far(none), None);
-    assert_eq!(scheduler.solutions_so_far(RUN), Some(Ok(0)));
-    assert!(scheduler.plan(none).is_none() && scheduler.plan(RUN).is_some());
-    assert_eq!(scheduler.task_view(none, TaskId(0), Millis(0)), None);
-    assert!(scheduler.map_states(none).is_none());
+    assert_eq!(scheduler.snapshot().status(none, Millis(0)), None);
+    assert_eq!(scheduler.snapshot().solutions_so_far(none), None);
+    assert_eq!(scheduler.snapshot().solutions_so_far(RUN), Some(Ok(0)));
+    assert!(scheduler.snapshot().plan(none).is_none() && scheduler.snapshot().plan(RUN).is_some());
+    assert_eq!(scheduler.snapshot().task_view(none, TaskId(0), Millis(0)), None);
+    assert!(scheduler.snapshot().map_states(none).is_none());
 }
 
 #[test]
@@ -442,21 +446,23 @@ fn a_forgotten_run_affects_no_other() {
         bench.finish(1);
     }
     let done = |run: &RunSummary| run.tasks.done == run.tasks.total;
-    assert!(bench.scheduler.runs().iter().all(done));
+    assert!(bench.scheduler.snapshot().runs().iter().all(done));
     bench.scheduler.forget_run(RUN);
     assert!(bench.steps("2 names").contains("all runs finished"));
     assert_eq!(bench.scheduler.poll_finished(), Some(OTHER));
     assert_eq!(bench.scheduler.poll_finished(), None);
-    let left: Vec<_> = bench.scheduler.runs().iter().map(|run| run.manifest.run).collect();
+    let left: Vec<_> =
+        bench.scheduler.snapshot().runs().iter().map(|run| run.manifest.run).collect();
     assert_eq!(left, [OTHER]);
-    assert_eq!(bench.scheduler.status(RUN, Millis(0)), None);
+    assert_eq!(bench.scheduler.snapshot().status(RUN, Millis(0)), None);
 }
 
 #[test]
 fn a_run_waits_for_another_only_while_that_has_work() {
     let mut bench = Bench::new(&[]);
     add(&mut bench, OTHER, 0, 10);
-    let reason = |bench: &Bench| bench.scheduler.status(OTHER, Millis(bench.now)).unwrap().reason;
+    let reason =
+        |bench: &Bench| bench.scheduler.snapshot().status(OTHER, Millis(bench.now)).unwrap().reason;
     bench.steps("2 names");
     assert_eq!(reason(&bench), format!("waiting for run {RUN} (same priority, served first)"));
     bench.scheduler.control(OTHER, Command::Priority(-1), Millis(0)).unwrap();
@@ -517,7 +523,7 @@ fn the_time_of_a_task_begins_when_a_thread_starts_it() {
     let mut bench = Bench::new(&[]);
     bench.steps("1 sync, 1 sync, wait 20, 1 set started, 1 sync, wait 3");
     let all = WorkersPart::ById { after: None, most: usize::MAX };
-    let workers = bench.scheduler.workers(&all, Millis(bench.now)).workers;
+    let workers = bench.scheduler.snapshot().workers(&all, Millis(bench.now)).workers;
     assert_eq!(workers[0].current_task.map(|(_, took_ms)| took_ms), Some(3_000));
 }
 
@@ -545,7 +551,7 @@ fn workers_seen_longest_ago_are_forgotten_for_a_new_one_a_few_at_a_time() {
     bench.steps("wait 570");
     assert_eq!(call(&mut bench, 99).reason, "");
     let all = WorkersPart::ById { after: None, most: usize::MAX };
-    let known = bench.scheduler.workers(&all, Millis(bench.now)).workers;
+    let known = bench.scheduler.snapshot().workers(&all, Millis(bench.now)).workers;
     let known: Vec<_> = known.iter().map(|worker| worker.info.id.0).collect();
     // Three were forgotten (one in sixteen, plus one), and one was added.
     assert!(known.len() == 30 && known.iter().all(|id| *id > 2), "{known:?}");
@@ -578,7 +584,7 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
     // Pages by identity show each worker once, independent of changes between two pages.
     let (mut after, mut seen) = (None, Vec::new());
     loop {
-        let page = bench.scheduler.workers(&WorkersPart::ById { after, most: 170 }, now);
+        let page = bench.scheduler.snapshot().workers(&WorkersPart::ById { after, most: 170 }, now);
         assert_eq!(page.totals.all().workers, 1_000);
         let Some(last) = page.workers.last() else { break };
         after = Some(last.info.id);
@@ -586,9 +592,9 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
         call(&mut bench, 1);
     }
     assert!(seen.iter().copied().eq(1..=1_000), "{seen:?}");
-    let shown = bench.scheduler.workers(&WorkersPart::ByAttention(95..105), now).workers;
+    let shown = bench.scheduler.snapshot().workers(&WorkersPart::ByAttention(95..105), now).workers;
     assert_eq!(shown.iter().filter(|worker| silent(worker)).count(), 6);
-    let none = bench.scheduler.workers(&WorkersPart::ByAttention(2_000..2_050), now);
+    let none = bench.scheduler.snapshot().workers(&WorkersPart::ByAttention(2_000..2_050), now);
     assert_eq!(none.workers, []);
 }
 
@@ -643,12 +649,15 @@ fn every_task_has_a_state_on_the_map() {
     let mut bench = Bench::after(&[], &steps);
     let held: Vec<_> = bench.workers[&6].held.iter().map(|grant| grant.lease.task.task).collect();
     let [leased, done, confirmed, disputed, ..] = held[..] else { panic!("{held:?}") };
-    assert_eq!(bench.scheduler.task_view(RUN, leased, Millis(0)).unwrap().state, MapState::Leased);
+    assert_eq!(
+        bench.scheduler.snapshot().task_view(RUN, leased, Millis(0)).unwrap().state,
+        MapState::Leased
+    );
     bench.steps("6 set started=1, 6 sync");
     bench.steps(&format!(
         "6 submit {done} {confirmed} {disputed}, 7 submit {confirmed} {disputed}+1"
     ));
-    let (plan, map_states) = bench.scheduler.map_states(RUN).unwrap();
+    let (plan, map_states) = bench.scheduler.snapshot().map_states(RUN).unwrap();
     assert_eq!(plan.hash(), bench.plan.hash());
     assert_eq!(map_states.len() as u64, plan.tasks());
     let at = |task: u64| map_states[usize::try_from(task).unwrap()];
@@ -661,7 +670,7 @@ fn every_task_has_a_state_on_the_map() {
     ] {
         assert_eq!(at(task), state);
     }
-    let view = bench.scheduler.task_view(RUN, done, Millis(0)).unwrap();
+    let view = bench.scheduler.snapshot().task_view(RUN, done, Millis(0)).unwrap();
     assert_eq!(
         (view.task, view.units, view.cost),
         (done, plan.task_units(done), plan.task_cost(done))

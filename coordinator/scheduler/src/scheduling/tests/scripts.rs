@@ -13,7 +13,10 @@ use super::{
     super::*,
     bench::{Bench, RUN, read},
 };
-use crate::ledger::{Confirmation, EntryKind, Recheck, Settings, Trust, TrustRecord, test_records};
+use crate::{
+    Recount, RunStatus, RunSummary, WorkerStatus, WorkersPart,
+    ledger::{Confirmation, EntryKind, Recheck, Settings, Trust, TrustRecord, test_records},
+};
 
 impl Bench {
     /// Takes steps, and describes their outcomes.
@@ -276,7 +279,7 @@ impl Bench {
                 status.run.counting_seconds, status.waiting_seconds, status.run.fraction_done
             ),
             "forecast" => {
-                let eta = [status.run.eta_seconds, self.scheduler.runs()[0].eta_seconds];
+                let eta = [status.run.eta_seconds, self.scheduler.snapshot().runs()[0].eta_seconds];
                 let eta =
                     eta.map(|eta| eta.map_or("never".to_owned(), |eta| format!("in {eta:.1} s")));
                 let total = status.estimate.map(|of| format!("total {} to {}, ", of.low, of.high));
@@ -364,12 +367,12 @@ impl Bench {
             }
             text
         };
-        let workers = self.scheduler.workers(&all, Millis(self.now)).workers;
+        let workers = self.scheduler.snapshot().workers(&all, Millis(self.now)).workers;
         workers.iter().map(shown).collect::<Vec<_>>().join(", ")
     }
 
     fn shown_task(&self, task: TaskId) -> String {
-        let Some(view) = self.scheduler.task_view(RUN, task, Millis(self.now)) else {
+        let Some(view) = self.scheduler.snapshot().task_view(RUN, task, Millis(self.now)) else {
             return "none".to_owned();
         };
         let correctness = |count: u64| match count - self.truth(task) {

@@ -7,7 +7,6 @@ use common::{
     run::RunId,
 };
 
-use super::Scheduler;
 use crate::{
     clock::Millis,
     ledger::{
@@ -15,6 +14,7 @@ use crate::{
         tasks::{self, TaskIx, UNKNOWN_S},
     },
     run::Run,
+    snapshot::Snapshot,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,54 +51,6 @@ pub struct TaskView {
     pub failed: u64,
     /// Conflicting counts of a disputed task.
     pub reports: Vec<u64>,
-}
-
-impl Scheduler {
-    /// Returns a run's plan and its tasks' states in natural order; `None` if unknown.
-    pub fn map_states(&self, run: RunId) -> Option<(Plan, Vec<MapState>)> {
-        let run = &self.runs[*self.by_id.get(&run)?];
-        Some((run.plan.clone(), run.all_tasks().map(|task| map_state(run, task)).collect()))
-    }
-
-    /// Returns the details of a task; `None` if there is no such run or task.
-    pub fn task_view(&self, run: RunId, task: TaskId, now: Millis) -> Option<TaskView> {
-        let run = &self.runs[*self.by_id.get(&run)?];
-        if !run.plan.contains(task) {
-            return None;
-        }
-        let at = tasks::index(task);
-        let done = run.tasks().done(at);
-        let now_ms = self.clock.steady(self.clock.at(now)).0;
-        // A worker that has not called since the start has no name yet.
-        let name = |worker| match self.workers.name(worker) {
-            "" => self.workers.shown(worker),
-            name => name.to_owned(),
-        };
-        let (counting, waiting): (Vec<_>, Vec<_>) =
-            run.leases_of(at).iter().partition(|(_, lease)| lease.started.is_some());
-        let holders = counting.into_iter().chain(waiting).map(|(worker, _)| *worker);
-        let authors = done.map(|done| done.first.author).into_iter().chain(holders);
-        Some(TaskView {
-            task,
-            state: map_state(run, at),
-            units: run.plan.task_units(task),
-            cost: run.cost(at),
-            count: done.map(|done| done.first.count),
-            workers: authors.map(name).collect(),
-            accepted_ms_ago: done
-                .filter(|done| done.accepted_s != UNKNOWN_S)
-                .map(|done| now_ms.saturating_sub(u64::from(done.accepted_s) * 1000)),
-            confirmed_by: done.and_then(|done| match done.confirmed {
-                Confirmation::None => None,
-                Confirmation::SameMachine => Some("the same machine, with the board rotated"),
-                Confirmation::SameToken => Some("another machine"),
-                Confirmation::OtherToken => Some("another machine with another token"),
-                Confirmation::Referee => Some("the referee"),
-            }),
-            failed: run.failed(at).len() as u64,
-            reports: run.disputed_counts(at).iter().map(|of| of.count).collect(),
-        })
-    }
 }
 
 impl MapState {
@@ -139,5 +91,52 @@ fn map_state(run: &Run, task: TaskIx) -> MapState {
         },
         Stage::Parked => MapState::Parked,
         Stage::Disputed => MapState::Disputed,
+    }
+}
+impl<'a> Snapshot<'a> {
+    /// Returns a run's plan and its tasks' states in natural order; `None` if unknown.
+    pub fn map_states(self, run: RunId) -> Option<(Plan, Vec<MapState>)> {
+        let run = &self.runs[*self.by_id.get(&run)?];
+        Some((run.plan.clone(), run.all_tasks().map(|task| map_state(run, task)).collect()))
+    }
+
+    /// Returns the details of a task; `None` if there is no such run or task.
+    pub fn task_view(self, run: RunId, task: TaskId, now: Millis) -> Option<TaskView> {
+        let run = &self.runs[*self.by_id.get(&run)?];
+        if !run.plan.contains(task) {
+            return None;
+        }
+        let at = tasks::index(task);
+        let done = run.tasks().done(at);
+        let now_ms = self.clock.steady(self.clock.at(now)).0;
+        // A worker that has not called since the start has no name yet.
+        let name = |worker| match self.workers.name(worker) {
+            "" => self.workers.shown(worker),
+            name => name.to_owned(),
+        };
+        let (counting, waiting): (Vec<_>, Vec<_>) =
+            run.leases_of(at).iter().partition(|(_, lease)| lease.started.is_some());
+        let holders = counting.into_iter().chain(waiting).map(|(worker, _)| *worker);
+        let authors = done.map(|done| done.first.author).into_iter().chain(holders);
+        Some(TaskView {
+            task,
+            state: map_state(run, at),
+            units: run.plan.task_units(task),
+            cost: run.cost(at),
+            count: done.map(|done| done.first.count),
+            workers: authors.map(name).collect(),
+            accepted_ms_ago: done
+                .filter(|done| done.accepted_s != UNKNOWN_S)
+                .map(|done| now_ms.saturating_sub(u64::from(done.accepted_s) * 1000)),
+            confirmed_by: done.and_then(|done| match done.confirmed {
+                Confirmation::None => None,
+                Confirmation::SameMachine => Some("the same machine, with the board rotated"),
+                Confirmation::SameToken => Some("another machine"),
+                Confirmation::OtherToken => Some("another machine with another token"),
+                Confirmation::Referee => Some("the referee"),
+            }),
+            failed: run.failed(at).len() as u64,
+            reports: run.disputed_counts(at).iter().map(|of| of.count).collect(),
+        })
     }
 }

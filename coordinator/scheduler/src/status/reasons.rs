@@ -1,80 +1,106 @@
-//! Sync intervals, and the reasons for empty replies.
+//! Why a run makes no progress, or a worker gets no task.
 
-use common::{
-    sync::SyncRequest,
-    text::{age, plural, span},
-};
+use common::text::{age, plural, span};
 
-use super::Scheduler;
 use crate::{
-    clock::Ticks,
+    choosing::MAX_SCANNED,
     fleet::{RunIx, WorkerIx},
     ledger::{RunState, Stage, TaskCount},
     run::{Run, memory_bytes},
+    snapshot::Snapshot,
 };
 
-/// Regular syncs per second of all workers together.
-/// The coordinator could serve far more, but these also submit results.
-const SYNCS_PER_SECOND: u64 = 50;
+const NO_WORKERS: &str = "no workers connected: start one with `worker` here, or on another machine with \
+                          the join string that `queensctl token create --role worker` prints";
 
-/// Factor by which short syncs may be more frequent than regular ones.
-const SHORT_SYNCS: u64 = 20;
-
-/// Minimum interval between two syncs.
-const MIN_SYNC_MS: Ticks = 500;
-
-/// Time to the next sync of a worker that got nothing but may get something soon.
-const IDLE_SYNC_MS: Ticks = 1_000;
-
-impl Scheduler {
-    /// Returns the interval at which all workers together make [`SYNCS_PER_SECOND`].
-    fn spread_ms(&self) -> Ticks {
-        self.workers.live() as u64 * 1_000 / SYNCS_PER_SECOND
-    }
-
-    /// Returns the regular interval between two syncs of a worker.
-    pub(super) fn regular_sync_ms(&self) -> Ticks {
-        self.config.sync_floor_ms.max(self.spread_ms())
-    }
-
-    /// Returns the time until a worker's next sync, before jitter.
-    fn sync_ms(&self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
-        let regular = self.regular_sync_ms();
-        let spread = self.spread_ms() / SHORT_SYNCS;
-        let shortest = MIN_SYNC_MS.max(spread).min(regular);
-        let idle = IDLE_SYNC_MS.max(spread).min(regular);
-        let known = self.workers.get(worker);
-        let barred = self.workers.is_barred(worker);
-        let expects_nothing = barred || request.draining || request.seconds_wanted <= 0.0;
-        if known.leases.is_empty() {
-            return if expects_nothing { regular } else { idle };
+impl<'a> Snapshot<'a> {
+    pub(crate) fn run_stall_reason(self, number: RunIx) -> String {
+        let run = &self.runs[number];
+        match run.state() {
+            RunState::Running => {
+                if let Some(verifying) = self.verifying(number) {
+                    return verifying.to_string();
+                }
+            }
+            RunState::Paused => return "the run is paused".to_owned(),
+            RunState::Disputed => return self.dispute_reason(number).unwrap_or_default(),
+            RunState::Complete if run.is_rechecking() => {
+                let (made, asked) = run.rechecking();
+                return format!("complete, rechecking {made} of {asked}");
+            }
+            RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
+                return String::new();
+            }
         }
-        let Some(speed) = known.speed.per_second() else {
-            return shortest;
+        if self.workers.live() == 0 {
+            return match run.leases.away {
+                0 => NO_WORKERS.to_owned(),
+                away => format!(
+                    "{} in packages, and no worker is connected",
+                    plural(away as u64, "task")
+                ),
+            };
+        }
+        if let Some(other) = self.served_before(number)
+            && run.held().next().is_none()
+        {
+            let before = &self.runs[other];
+            let why = match before.settings().priority > run.settings().priority {
+                true => "higher priority",
+                false => "same priority, served first",
+            };
+            return format!("waiting for run {} ({why})", before.manifest.run);
+        }
+        if let Some(reason) = self.recheck_reason(number) {
+            return reason;
+        }
+        if run.held().next().is_none() {
+            return self.stall_reason(number);
+        }
+        // Other tasks make progress, but no referee can count the disputed ones.
+        let reason = self.dispute_reason(number).filter(|_| !self.is_refereed(number));
+        reason.unwrap_or_default()
+    }
+
+    /// Returns a run whose pending tasks are leased before those of this run.
+    pub(crate) fn served_before(self, number: RunIx) -> Option<RunIx> {
+        let mut before = self.order.iter().copied().take_while(|&other| other != number);
+        before.find(|&other| self.runs[other].grants() && self.runs[other].has_waiting())
+    }
+
+    /// Returns what the last rechecks of a run wait for; empty if a worker makes one at its next call.
+    /// Returns `None` if some are being made, if tasks are not done, or if no worker may make any.
+    pub(crate) fn recheck_reason(self, run_ix: RunIx) -> Option<String> {
+        let run = &self.runs[run_ix];
+        let awaited = run.awaited_rechecks();
+        let mut held = run.held().flat_map(|task| run.leases_of(task));
+        if !run.is_counted() || awaited == 0 || held.any(|(_, lease)| lease.started.is_some()) {
+            return None;
+        }
+        let may_make = |worker: &WorkerIx| {
+            let known = self.workers.get(*worker);
+            let choice = || {
+                let of_others = self.choose_recheck(run_ix, *worker);
+                of_others.or_else(|| self.choose_own_recheck(run_ix, *worker))
+            };
+            known.paused.is_empty() && (known.runs().any(|of| of == run_ix) || choice().is_some())
         };
-        let remaining = self.leases_of(worker).map(|((run, task), lease)| {
-            self.runs[run].cost(task).saturating_sub(lease.cost_done) as f64
-        });
-        let cost: f64 = remaining.sum();
-        let half_way = cost / speed * 500.0;
-        if half_way >= regular as f64 {
-            return regular;
+        let makers: Vec<_> =
+            self.active_workers(run_ix).take(MAX_SCANNED).filter(may_make).collect();
+        let is_idle = |worker: &WorkerIx| self.workers.get(*worker).runs().all(|of| of == run_ix);
+        match makers.len() {
+            0 => None,
+            _ if makers.iter().any(is_idle) => Some(String::new()),
+            number => Some(format!(
+                "every task is done; awaiting {}, behind tasks of other runs on {}",
+                plural(awaited as u64, "recheck"),
+                plural(number as u64, "worker")
+            )),
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let half_way = half_way.max(0.0) as Ticks;
-        half_way.max(shortest)
-    }
-
-    /// Sets the time until a worker's next sync; returns it.
-    pub(super) fn next_sync_ms(&mut self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
-        let next = self.sync_ms(worker, request);
-        let next = self.jitter.spread(next);
-        self.workers.get_mut(worker).due = self.clock.ticks() + next;
-        next
     }
 
     /// Returns why no run has a task for a worker that could get one.
-    pub(super) fn idle_reason(&self, worker: WorkerIx) -> String {
+    pub(crate) fn idle_reason(self, worker: WorkerIx) -> String {
         let known = self.workers.get(worker);
         let now = self.clock.ticks();
         let declined = known
@@ -120,7 +146,7 @@ impl Scheduler {
         }
     }
 
-    fn no_run_reason(&self) -> String {
+    fn no_run_reason(self) -> String {
         let state = |state| self.runs.iter().find(move |run| run.state() == state);
         if let Some(paused) = state(RunState::Paused) {
             return format!("run {} is paused", paused.manifest.run);
@@ -135,7 +161,7 @@ impl Scheduler {
         "all runs are finished: submit one with queensctl".to_owned()
     }
 
-    fn parked_reason(&self, run: &Run, parked: u64) -> String {
+    fn parked_reason(self, run: &Run, parked: u64) -> String {
         let next = match (run.parking().on_trial(), run.parking().next_trial_at()) {
             (Some(task), _) => format!("task {task} is being retried"),
             (None, at) => {
@@ -151,7 +177,7 @@ impl Scheduler {
     }
 
     /// Returns what disputed tasks wait for, and the counts of the first of them.
-    pub(super) fn dispute_reason(&self, run: RunIx) -> Option<String> {
+    pub(crate) fn dispute_reason(self, run: RunIx) -> Option<String> {
         let disputed = self.runs[run].tasks().disputed();
         let (task, counts) = disputed.first_key_value()?;
         let shown = |of: &TaskCount| format!("{} by {}", of.count, self.workers.shown(of.author));
@@ -176,7 +202,7 @@ impl Scheduler {
     }
 
     /// Returns why no connected worker gets pending tasks of a run; empty if one may at its next call.
-    fn reason_not_granted(&self, run: RunIx) -> String {
+    fn reason_not_granted(self, run: RunIx) -> String {
         let (mut lacks, mut has_paused, mut connected) = (None, false, 0);
         for worker in self.workers.connected() {
             let known = self.workers.get(worker);
@@ -205,7 +231,7 @@ impl Scheduler {
     }
 
     /// Returns why a run does not move; empty if a worker may get pending tasks.
-    pub(super) fn stall_reason(&self, run_ix: RunIx) -> String {
+    pub(crate) fn stall_reason(self, run_ix: RunIx) -> String {
         let run = &self.runs[run_ix];
         if let Some(verifying) = self.verifying(run_ix) {
             return verifying.to_string();

@@ -1,5 +1,9 @@
 //! Status of runs and workers, for display.
 
+mod audit;
+mod map;
+mod reasons;
+
 use std::{cmp::Reverse, ops::Range, sync::Arc};
 
 use common::{
@@ -8,18 +12,20 @@ use common::{
     sample::Estimate,
     sync::WorkerInfo,
     tally::{self, BadTally},
-    text::plural,
 };
 
-use super::{
-    Scheduler,
-    referee::{RefereeStatus, Verifying},
+pub use self::{
+    audit::Mismatch,
+    map::{MapState, TaskView},
 };
+
 use crate::{
+    choosing::Verifying,
     clock::{Millis, Ticks},
-    fleet::{RunIx, WorkerIx},
+    fleet::{RefereeStatus, RunIx, WorkerIx},
     ledger::{Confirmation, RunManifest, RunState, Stage, tasks},
     run,
+    snapshot::Snapshot,
 };
 
 /// Maximum number of disputed tasks in a status.
@@ -30,9 +36,6 @@ const MAX_LISTED_WORKERS: usize = 10;
 
 /// Maximum number of workers in a status: at most a tenth of the largest message.
 pub const STATUS_WORKERS: usize = 200;
-
-const NO_WORKERS: &str = "no workers connected: start one with `worker` here, or on another machine with \
-                          the join string that `queensctl token create --role worker` prints";
 
 /// Minimum lateness of a call that makes a worker silent; a worker that calls rarely may be late by half its interval.
 const SILENT_AFTER_MS: u64 = 10_000;
@@ -253,21 +256,39 @@ impl WorkerTotals {
     }
 }
 
-impl Scheduler {
+fn fraction_done(run: &run::Run) -> f64 {
+    let under_way = run.leases.cost_done.min(run.tasks().cost(Stage::Leased));
+    let done = (run.tasks().cost(Stage::Done) + under_way) as f64;
+    (done / run.tasks().total_cost().max(1) as f64).min(1.0)
+}
+
+fn task_numbers(run: &run::Run) -> TaskNumbers {
+    let number = |stage| run.tasks().number(stage);
+    TaskNumbers {
+        total: run.tasks().size(),
+        done: number(Stage::Done),
+        leased: number(Stage::Leased),
+        counting: run.counting(),
+        pending: number(Stage::Pending),
+        parked: number(Stage::Parked),
+        disputed: number(Stage::Disputed),
+    }
+}
+impl<'a> Snapshot<'a> {
     /// Returns the total of a run, computed from its tasks' counts.
     /// `None` until every task is done and no recheck is awaited.
-    pub fn total(&self, run: RunId) -> Option<Result<u128, BadTally>> {
+    pub fn total(self, run: RunId) -> Option<Result<u128, BadTally>> {
         let run = &self.runs[*self.by_id.get(&run)?];
         run.all_done().then(|| tally::total(run.tasks().counts()))
     }
 
     /// Returns the sum of the standing counts.
-    pub fn solutions_so_far(&self, run: RunId) -> Option<Result<u128, BadTally>> {
+    pub fn solutions_so_far(self, run: RunId) -> Option<Result<u128, BadTally>> {
         let run = &self.runs[*self.by_id.get(&run)?];
         Some(tally::total(run.tasks().counts()))
     }
 
-    pub fn status(&self, run: RunId, now: Millis) -> Option<RunStatus> {
+    pub fn status(self, run: RunId, now: Millis) -> Option<RunStatus> {
         let number = *self.by_id.get(&run)?;
         let run = &self.runs[number];
         let (per_second, _) = self.live_rate(number, self.clock.at(now));
@@ -305,7 +326,7 @@ impl Scheduler {
         })
     }
 
-    fn summary(&self, number: RunIx, now: Ticks) -> RunSummary {
+    fn summary(self, number: RunIx, now: Ticks) -> RunSummary {
         let run = &self.runs[number];
         RunSummary {
             manifest: run.manifest.clone(),
@@ -324,7 +345,7 @@ impl Scheduler {
         }
     }
 
-    fn eta_seconds(&self, number: RunIx, now: Ticks) -> Option<f64> {
+    fn eta_seconds(self, number: RunIx, now: Ticks) -> Option<f64> {
         let run = &self.runs[number];
         if let Some(verifying) = self.verifying(number) {
             return verifying.seconds.filter(|_| run.state() == RunState::Running);
@@ -338,7 +359,7 @@ impl Scheduler {
     }
 
     /// Returns solutions and cost per second of a run, less what its silent workers contributed to this mean.
-    fn live_rate(&self, number: RunIx, now: Ticks) -> (f64, f64) {
+    fn live_rate(self, number: RunIx, now: Ticks) -> (f64, f64) {
         let rate = &self.runs[number].time.rate;
         let (solutions, cost) = rate.per_second(now);
         let window_ms = rate.window_ms(now) as f64;
@@ -356,79 +377,25 @@ impl Scheduler {
         (solutions * left, cost * left)
     }
 
-    fn run_stall_reason(&self, number: RunIx) -> String {
-        let run = &self.runs[number];
-        match run.state() {
-            RunState::Running => {
-                if let Some(verifying) = self.verifying(number) {
-                    return verifying.to_string();
-                }
-            }
-            RunState::Paused => return "the run is paused".to_owned(),
-            RunState::Disputed => return self.dispute_reason(number).unwrap_or_default(),
-            RunState::Complete if run.is_rechecking() => {
-                let (made, asked) = run.rechecking();
-                return format!("complete, rechecking {made} of {asked}");
-            }
-            RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
-                return String::new();
-            }
-        }
-        if self.workers.live() == 0 {
-            return match run.leases.away {
-                0 => NO_WORKERS.to_owned(),
-                away => format!(
-                    "{} in packages, and no worker is connected",
-                    plural(away as u64, "task")
-                ),
-            };
-        }
-        if let Some(other) = self.served_before(number)
-            && run.held().next().is_none()
-        {
-            let before = &self.runs[other];
-            let why = match before.settings().priority > run.settings().priority {
-                true => "higher priority",
-                false => "same priority, served first",
-            };
-            return format!("waiting for run {} ({why})", before.manifest.run);
-        }
-        if let Some(reason) = self.recheck_reason(number) {
-            return reason;
-        }
-        if run.held().next().is_none() {
-            return self.stall_reason(number);
-        }
-        // Other tasks make progress, but no referee can count the disputed ones.
-        let reason = self.dispute_reason(number).filter(|_| !self.is_refereed(number));
-        reason.unwrap_or_default()
-    }
-
-    /// Returns a run whose pending tasks are leased before those of this run.
-    fn served_before(&self, number: RunIx) -> Option<RunIx> {
-        let mut before = self.order.iter().copied().take_while(|&other| other != number);
-        before.find(|&other| self.runs[other].grants() && self.runs[other].has_waiting())
-    }
-
     /// Returns all runs in the order in which they are served.
-    pub fn runs(&self) -> Vec<RunSummary> {
+    pub fn runs(self) -> Vec<RunSummary> {
         self.order.iter().map(|&number| self.summary(number, self.clock.ticks())).collect()
     }
 
     /// Returns the name of a worker that has called since the start.
-    pub fn worker_name(&self, worker: WorkerId) -> Option<&str> {
+    pub fn worker_name(self, worker: WorkerId) -> Option<&'a str> {
         let name = self.workers.with_id(worker)?.info.name.as_str();
         Some(name).filter(|name| !name.is_empty())
     }
 
     /// Returns identity and state of every known worker.
-    pub fn worker_states(&self, now: Millis) -> impl Iterator<Item = (WorkerId, WorkerState)> + '_ {
+    pub fn worker_states(self, now: Millis) -> impl Iterator<Item = (WorkerId, WorkerState)> {
         let numbers = self.workers.iter().map(|(number, _)| number);
         numbers.map(move |number| (self.workers[number].id, self.worker_state(number, now)))
     }
 
     /// Returns a selection of the known workers.
-    pub fn workers(&self, part: &WorkersPart, now: Millis) -> WorkersPage {
+    pub fn workers(self, part: &WorkersPart, now: Millis) -> WorkersPage {
         let mut all: Vec<_> = self.workers.iter().map(|(number, _)| number).collect();
         match part {
             WorkersPart::ByAttention(places) => self.by_attention(all, places.clone(), now),
@@ -444,7 +411,7 @@ impl Scheduler {
 
     /// Returns workers by position: those that need attention, then the fastest.
     fn by_attention(
-        &self,
+        self,
         mut workers: Vec<WorkerIx>,
         places: Range<usize>,
         now: Millis,
@@ -462,12 +429,12 @@ impl Scheduler {
         self.page(workers.get(places.start.min(end)..end).unwrap_or_default(), totals, now)
     }
 
-    fn page(&self, shown: &[WorkerIx], totals: WorkerTotals, now: Millis) -> WorkersPage {
+    fn page(self, shown: &[WorkerIx], totals: WorkerTotals, now: Millis) -> WorkersPage {
         let workers = shown.iter().map(|&number| self.worker_status(number, now)).collect();
         WorkersPage { workers, totals }
     }
 
-    fn totals(&self, workers: &[WorkerIx], now: Millis) -> WorkerTotals {
+    fn totals(self, workers: &[WorkerIx], now: Millis) -> WorkerTotals {
         let mut totals = WorkerTotals::default();
         for &number in workers {
             let worker = self.workers.get(number);
@@ -483,11 +450,11 @@ impl Scheduler {
         totals
     }
 
-    fn worker_state(&self, number: WorkerIx, now: Millis) -> WorkerState {
+    fn worker_state(self, number: WorkerIx, now: Millis) -> WorkerState {
         self.worker_state_at(number, self.clock.at(now))
     }
 
-    fn worker_state_at(&self, number: WorkerIx, now: Ticks) -> WorkerState {
+    fn worker_state_at(self, number: WorkerIx, now: Ticks) -> WorkerState {
         let worker = self.workers.get(number);
         let barred = self.workers.is_barred(number);
         let silent_from = worker.due + ((worker.due - worker.seen) / 2).max(SILENT_AFTER_MS);
@@ -514,7 +481,7 @@ impl Scheduler {
         }
     }
 
-    fn worker_status(&self, number: WorkerIx, now: Millis) -> WorkerStatus {
+    fn worker_status(self, number: WorkerIx, now: Millis) -> WorkerStatus {
         let (worker, state) = (self.workers.get(number), self.worker_state(number, now));
         WorkerStatus {
             info: worker.info.clone(),
@@ -541,28 +508,9 @@ impl Scheduler {
     }
 
     /// Returns a worker's longest-running task, and the milliseconds since the call that named it as started.
-    fn current_task(&self, number: WorkerIx, now: Millis) -> Option<(TaskId, u64)> {
+    fn current_task(self, number: WorkerIx, now: Millis) -> Option<(TaskId, u64)> {
         let started = self.leases_of(number).filter_map(|(key, lease)| Some((lease.started?, key)));
         let (started, (_, task)) = started.min()?;
         Some((tasks::id(task), self.clock.at(now).saturating_sub(started)))
-    }
-}
-
-fn fraction_done(run: &run::Run) -> f64 {
-    let under_way = run.leases.cost_done.min(run.tasks().cost(Stage::Leased));
-    let done = (run.tasks().cost(Stage::Done) + under_way) as f64;
-    (done / run.tasks().total_cost().max(1) as f64).min(1.0)
-}
-
-fn task_numbers(run: &run::Run) -> TaskNumbers {
-    let number = |stage| run.tasks().number(stage);
-    TaskNumbers {
-        total: run.tasks().size(),
-        done: number(Stage::Done),
-        leased: number(Stage::Leased),
-        counting: run.counting(),
-        pending: number(Stage::Pending),
-        parked: number(Stage::Parked),
-        disputed: number(Stage::Disputed),
     }
 }
