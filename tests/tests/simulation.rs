@@ -57,7 +57,7 @@ fn every_seed_ends_exact_except_for_lies_that_were_not_rechecked() {
     // Runs without faults would test nothing.
     assert!(of(|o| o.starts) > 3 * seeds, "few crashes");
     assert!(faults.of_workers() > 400 * seeds, "few faults");
-    for fault in [Fault::Package, Fault::PackageReturned, Fault::PackageRevoked] {
+    for fault in [Fault::Package, Fault::PackageReturned, Fault::PackageRevoked, Fault::OlderCopy] {
         assert!(faults.of(fault) > 0, "no {fault:?}");
     }
     // Seed 0 has a hundred workers or more, whose messages share groups.

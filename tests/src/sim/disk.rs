@@ -27,6 +27,8 @@ pub(super) struct Disk {
     backend: Backend,
     /// Changes that are not in the model yet.
     recent: Vec<Change>,
+    /// An earlier state of the model.
+    copy: Option<(Box<MemoryStore>, Checker)>,
     crash_in_write: f64,
     error: f64,
     seed: u64,
@@ -127,6 +129,7 @@ impl Disk {
             tally: Tally::default(),
             backend,
             recent: Vec::new(),
+            copy: None,
             crash_in_write: scenario.faults.crash_in_write,
             error: scenario.faults.disk_error,
             seed,
@@ -216,6 +219,7 @@ impl Disk {
     pub(super) fn lose(&mut self) {
         self.tally.add(Fault::DiskLost);
         self.recent.clear();
+        self.copy = None;
         match &mut self.backend {
             Backend::Model(store) => **store = MemoryStore::new(),
             Backend::Files(store, files) => {
@@ -234,6 +238,28 @@ impl Disk {
             }
         }
         self.checker.forget();
+    }
+
+    /// Copies the model while the coordinator runs.
+    pub(super) fn copy(&mut self) {
+        self.flush();
+        if let Backend::Model(store) = &self.backend {
+            self.copy = Some((store.clone(), self.checker.clone()));
+        }
+    }
+
+    pub(super) fn has_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// Replaces the disk with its copy: everything since then is lost, and with it what was acknowledged.
+    pub(super) fn restore_copy(&mut self) {
+        if let Some((store, checker)) = self.copy.take() {
+            self.tally.add(Fault::OlderCopy);
+            self.recent.clear();
+            (self.backend, self.checker) = (Backend::Model(store), checker);
+            self.checker.is_older_copy = true;
+        }
     }
 
     /// Returns the only run, if the disk has it.

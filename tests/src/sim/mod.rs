@@ -62,6 +62,7 @@ faults! {
     CrashInWrite "coordinators crashed in a write",
     DiskError "disks full or failing",
     DiskLost "disks lost",
+    OlderCopy "older copies of the disk restored",
     CoordinatorClock "clock jumps of coordinators",
     RunPaused "runs paused by an operator",
 }

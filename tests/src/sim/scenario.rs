@@ -109,7 +109,7 @@ const fn attack(name: &'static str, is_by_one_token: bool, apply: fn(&mut Scenar
     Attack { name, is_by_one_token, apply }
 }
 
-pub const ATTACKS: [Attack; 12] = [
+pub const ATTACKS: [Attack; 13] = [
     attack("Single", true, |_| {}),
     attack("Always", true, |scenario| scenario.faults.lie_rate = 1.0),
     // Two machines with a token each submit the same lies.
@@ -153,6 +153,10 @@ pub const ATTACKS: [Attack; 12] = [
         for machine in &mut scenario.machines[..2] {
             (machine.speed, machine.threads) = (1_000.0, 64);
         }
+    }),
+    // One machine lies, and the operator restores older copies of the data directory, without bars and recounts.
+    attack("OlderCopy", true, |scenario| {
+        scenario.faults.recur(Fault::OlderCopy, Some(10 * MINUTE));
     }),
     // One machine has random bit errors.
     attack("BitErrors", false, |scenario| {
@@ -325,6 +329,7 @@ impl Scenario {
         faults.bad_core = rng.random_bool(0.3);
         faults.recur(Fault::SelfTest, faults.bad_core.then_some(HOUR));
         faults.recur(Fault::WorkerPaused, random_time(&mut rng, 5 * MINUTE, 2 * HOUR));
+        faults.recur(Fault::OlderCopy, random_time(&mut rng, 5 * MINUTE, 2 * HOUR));
         Self {
             seed,
             truth,
@@ -368,13 +373,13 @@ impl Scenario {
                 late: 0.02,
                 spool_loss: 0.3,
                 crash_in_write: 0.002,
-                mean_times: BTreeMap::from([
-                    (Fault::WorkerCrash, 20 * MINUTE),
-                    (Fault::WorkerFrozen, 30 * MINUTE),
-                    (Fault::CoordinatorCrash, 10 * MINUTE),
-                ]),
                 ..faults.clone()
             };
+            faults.mean_times.extend([
+                (Fault::WorkerCrash, 20 * MINUTE),
+                (Fault::WorkerFrozen, 30 * MINUTE),
+                (Fault::CoordinatorCrash, 10 * MINUTE),
+            ]);
         }
         scenario
     }

@@ -11,8 +11,7 @@ use std::{
 
 use common::{
     kernel::KernelName,
-    plan::TaskId,
-    run::{Epoch, RunId, WorkerId},
+    run::{LeaseKey, RunId, WorkerId},
     sync::{SyncReply, SyncRequest},
 };
 use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped};
@@ -53,7 +52,7 @@ type NextRecount = Pin<Box<dyn Future<Output = Result<Option<Recount>, Stopped>>
 struct Call {
     sender: Sender,
     worker: WorkerId,
-    counts: BTreeMap<(TaskId, Epoch), u64>,
+    counts: BTreeMap<LeaseKey, u64>,
     answer: Pin<Box<dyn Future<Output = Result<SyncReply, Stopped>>>>,
 }
 
@@ -91,9 +90,7 @@ impl Coordinator {
     /// Adds a message to the next group.
     pub(super) fn post(&mut self, sender: Sender, caller: Caller, request: SyncRequest) {
         let partials = request.partials.iter();
-        let counts = partials
-            .map(|partial| ((partial.lease.task.task, partial.lease.epoch), partial.count))
-            .collect();
+        let counts = partials.map(|partial| (partial.lease, partial.count)).collect();
         let handle = self.handle.clone();
         self.calls.push(Call {
             sender,

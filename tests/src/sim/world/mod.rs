@@ -219,8 +219,12 @@ impl World {
                 self.schedule_next(Fault::SelfTest, worker);
             }
         }
-        use Fault::{CoordinatorClock, CoordinatorCrash, DiskLost, Ghost, Package, RunPaused};
-        for fault in [CoordinatorCrash, DiskLost, CoordinatorClock, RunPaused, Ghost, Package] {
+        use Fault::{
+            CoordinatorClock, CoordinatorCrash, DiskLost, Ghost, OlderCopy, Package, RunPaused,
+        };
+        for fault in
+            [CoordinatorCrash, DiskLost, OlderCopy, CoordinatorClock, RunPaused, Ghost, Package]
+        {
             self.schedule_next(fault, NO_WORKER);
         }
     }
@@ -320,6 +324,12 @@ impl World {
                     return;
                 }
             }
+            // What workers did since the copy was made is unknown: they return with counts of later leases.
+            Fault::OlderCopy if self.disk.disk().has_copy() => {
+                self.disk.disk().restore_copy();
+                self.coordinator_crash();
+            }
+            Fault::OlderCopy => self.disk.disk().copy(),
             Fault::CoordinatorClock => self.jump_clock(),
             Fault::RunPaused => {
                 self.count(fault);
