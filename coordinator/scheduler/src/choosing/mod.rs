@@ -140,7 +140,8 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Narrows a budget toward the end of a run so that all workers finish together.
-    /// It allows half of the worker's share of the pending cost, and single tasks in the last part.
+    /// With what it holds, the worker has at most half of its share of the pending cost, however often it calls; in the
+    /// last part it gets single tasks.
     pub(crate) fn share(self, run: RunIx, worker: WorkerIx, mut budget: Budget) -> Budget {
         let known = self.workers.get(worker);
         let threads = known.info.threads.max(1);
@@ -163,8 +164,11 @@ impl<'a> Snapshot<'a> {
             return Budget { tasks_at_most: budget.tasks_at_most.min(idle_threads), ..budget };
         }
         let part = f64::from(threads) / self.workers.live_threads() as f64;
+        let of_run = known.leases.iter().filter(|(of, _)| *of == run);
+        let waiting: u64 = of_run.map(|&(_, task)| self.runs[run].cost(task)).sum();
+        let most = (pending + waiting as f64) * part / 2.0;
         Budget {
-            cost: budget.cost.min(pending * part / 2.0),
+            cost: budget.cost.min(most - waiting as f64),
             tasks_at_least: budget.tasks_at_least.max(idle_threads),
             ..budget
         }

@@ -296,6 +296,19 @@ fn in_the_last_part_of_a_run_a_busy_thread_gets_no_second_task() {
 }
 
 #[test]
+fn a_worker_that_calls_often_holds_no_more_than_half_of_its_share() {
+    let mut bench = Bench::after(&["many"], &["1 set wants=300", "1 sync", "2 sync", "wait 1"]);
+    bench.finish(2);
+    bench.finish(1);
+    let open = bench.plan.lease_order().map(|task| bench.plan.task_cost(task)).sum::<u64>();
+    for _ in 0..10 {
+        bench.steps("1 sync");
+    }
+    let held = cost(&bench, &bench.workers[&1].held);
+    assert!((open / 5..=open / 4).contains(&held), "{held} of {open}");
+}
+
+#[test]
 fn counts_of_other_plans_and_runs_are_refused_and_change_nothing() {
     let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
     let grant = bench.workers[&1].held[0];
