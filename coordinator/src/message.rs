@@ -14,8 +14,8 @@ use scheduler::{
     checks::{Check, CheckOutcome},
 };
 use store::{
-    ArchiveLag, Clock, Confirmation, Fold, JournalCursor, JournalEntry, Outage, RunManifest,
-    RunState,
+    ArchiveLag, Clock, Contribution, Fold, JournalCursor, JournalEntry, Outage, Principal,
+    RunManifest, RunState, StoreError,
 };
 use tokio::task::spawn_blocking;
 use tonic::Status;
@@ -80,31 +80,23 @@ pub(crate) async fn credits(
     while let Some(from) = next {
         let Some(page) = driver.journal(run, from).await? else { return Ok(None) };
         for (sequence, entry, _) in &page.lines {
-            fold.take(&plan, entry, *sequence).expect("the store has checked its lines");
+            fold.take(&plan, entry, *sequence).map_err(StoreError::from)?;
         }
         next = page.next;
     }
     let all = driver.workers(WorkersPart::ById { after: None, most: usize::MAX }).await?;
     let named = all.workers.into_iter().map(|worker| (worker.info.id, worker.info.name));
     let names: BTreeMap<_, _> = named.collect();
-    let mut credits = BTreeMap::new();
-    for (_, done) in fold.done() {
-        let (worker, principal) = fold.author(done.first.author);
-        let (credit, solutions) = credits.entry(principal).or_insert_with(|| {
-            let name = names.get(worker).cloned().unwrap_or_default();
-            (v1::Credit { contributor: principal.to_string(), name, ..v1::Credit::default() }, 0)
-        });
-        credit.tasks += 1;
-        credit.confirmed += u64::from(done.confirmed != Confirmation::None);
-        *solutions += u128::from(done.first.count);
-    }
-    let mut credits: Vec<_> = credits.into_values().collect();
-    credits.sort_by_key(|(_, solutions)| Reverse(*solutions));
-    let all: u128 = credits.iter().map(|(_, solutions)| solutions).sum();
-    let credit = |(credit, solutions): (v1::Credit, u128)| v1::Credit {
-        solutions: solutions.to_string(),
-        share: solutions as f64 / all.max(1) as f64,
-        ..credit
+    let mut credits: Vec<_> = fold.contributions().into_iter().collect();
+    credits.sort_by_key(|(_, own)| Reverse((own.solutions, own.confirmed)));
+    let all: u128 = credits.iter().map(|(_, own)| own.solutions).sum();
+    let credit = |(principal, own): (&Principal, Contribution)| v1::Credit {
+        contributor: principal.to_string(),
+        name: names.get(&own.worker).cloned().unwrap_or_default(),
+        tasks: own.tasks,
+        solutions: own.solutions.to_string(),
+        share: own.solutions as f64 / all.max(1) as f64,
+        confirmed: own.confirmed,
     };
     Ok(Some(credits.into_iter().map(credit).collect()))
 }

@@ -169,8 +169,8 @@ pub(super) async fn credits(
                         (plural(credits.len(), "contributor"))
                         @if credits.len() > MAX_LISTED { ", the first " (MAX_LISTED) " listed" }
                     }
-                    p { "From the records of the journal: tasks whose count stands, the solutions in them, and those of the
-                        tasks whose count was confirmed." }
+                    p { "From the records of the journal: tasks whose count stands, the solutions in them, and tasks in which
+                        the contributor's count and another one agree." }
                     div.scroll tabindex="0" role="region" aria-label="Table of contributors" {
                         table.stacked {
                             thead { tr {
@@ -181,12 +181,12 @@ pub(super) async fn credits(
                                 @for (column, cell) in CREDIT_COLUMNS.iter().zip(credit_row(credit)) {
                                     td data-head=(column.head) { (cell) }
                                 }
-                                @if has_certificate { td data-head="Certificate" {
+                                @if has_certificate { td data-head="Certificate" { @if credit.tasks > 0 {
                                     form method="get" action=(format!("{certificate}.counts")) {
                                         input type="hidden" name="contributor" value=(credit.contributor);
                                         button type="submit" aria-label=(format!("Counts of {}", credit.contributor)) { "Counts" }
                                     }
-                                } }
+                                } } }
                             } } }
                         }
                     }

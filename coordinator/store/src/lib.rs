@@ -35,9 +35,9 @@ pub use journal_store::memory::MemoryStore;
 pub use monitoring::{ArchiveLag, Leader, Observed, Outage, Outages, SyncTimes};
 pub use postgres::{PgStore, copy_to_database, copy_to_directory, verify_database};
 pub use scheduler::ledger::{
-    Change, Confirmation, EntryKind, Fold, JournalEntry, LeaseEvent, OpenState, OpenTask,
-    PlanMismatch, Principal, Recheck, Record, Refusal, RunManifest, RunState, Settings, StoredRun,
-    StoredTasks, SymmetricCounts, Trust, TrustRecord,
+    Change, Confirmation, Contribution, EntryKind, Fold, JournalEntry, LeaseEvent, OpenState,
+    OpenTask, PlanMismatch, Principal, Recheck, Record, Refusal, RunManifest, RunState, Settings,
+    StoredRun, StoredTasks, SymmetricCounts, Trust, TrustRecord,
 };
 pub use secrets::SecretStore;
 pub use verify::{

@@ -128,7 +128,7 @@ pub struct Credit {
     solutions: Decimal,
     /// Part of the sum of all standing counts, 0 to 1.
     share: f64,
-    /// Those of the tasks whose count was confirmed.
+    /// Tasks in which a count of the contributor and another one agree.
     confirmed: u64,
 }
 

@@ -1092,7 +1092,7 @@ pub struct Credit {
     /// Part of the sum of all standing counts, 0 to 1.
     #[prost(double, tag = "5")]
     pub share: f64,
-    /// Those of the tasks whose count was confirmed.
+    /// Tasks in which a count of the contributor and another one agree.
     #[prost(uint64, tag = "6")]
     pub confirmed: u64,
 }

@@ -1,6 +1,6 @@
 //! Fold of a run's journal into the states of its tasks and its total.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use common::{
     plan::{BadSpec, Plan, PlanHash, TaskId},
@@ -9,7 +9,8 @@ use common::{
 };
 
 use super::{
-    AuthorIx, EntryKind, JournalEntry, OpenTask, Principal, Record, RunManifest, TaskCount,
+    AuthorIx, Confirmation, EntryKind, JournalEntry, OpenTask, Principal, Record, RunManifest,
+    TaskCount,
     tasks::{self, Done, Stage, TaskIx, Tasks},
 };
 
@@ -66,6 +67,19 @@ pub struct Fold {
 pub struct StoredTasks {
     pub fold: Fold,
     pub open: Vec<(TaskId, OpenTask)>,
+}
+
+/// Part of a principal in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contribution {
+    /// A worker of the principal.
+    pub worker: WorkerId,
+    /// Tasks whose standing count is the principal's.
+    pub tasks: u64,
+    /// Sum of these counts.
+    pub solutions: u128,
+    /// Tasks in which a count of the principal and another one agree.
+    pub confirmed: u64,
 }
 
 /// The authors of a run's counts, each a worker with a principal.
@@ -169,6 +183,29 @@ impl Fold {
     pub fn done(&self) -> impl Iterator<Item = (TaskId, Done)> {
         let done = |task| Some((tasks::id(task), self.tasks.done(task)?));
         self.tasks.all().filter_map(done)
+    }
+
+    /// Returns what each principal contributed to the standing counts and to their confirmation.
+    pub fn contributions(&self) -> BTreeMap<&Principal, Contribution> {
+        let mut all = BTreeMap::new();
+        let mut add = |author, counts: Option<u64>, is_confirmed| {
+            let (worker, principal) = self.author(author);
+            let none = Contribution { worker: *worker, tasks: 0, solutions: 0, confirmed: 0 };
+            let own: &mut Contribution = all.entry(principal).or_insert(none);
+            own.tasks += u64::from(counts.is_some());
+            own.solutions += u128::from(counts.unwrap_or(0));
+            own.confirmed += u64::from(is_confirmed);
+        };
+        for (_, Done { first, second, confirmed, .. }) in self.done() {
+            add(first.author, Some(first.count), confirmed != Confirmation::None);
+            // A principal's second count of a task is no second task.
+            let other = second.map(|(author, ..)| author);
+            let is_other = |of: &AuthorIx| self.author(*of).1 != self.author(first.author).1;
+            if let Some(other) = other.filter(is_other) {
+                add(other, None, true);
+            }
+        }
+        all
     }
 
     /// Returns the standing count of a task that the plan has.

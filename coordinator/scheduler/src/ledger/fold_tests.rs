@@ -247,6 +247,28 @@ fn a_fold_tallies_wrong_and_void_counts_and_waiting_time() {
 }
 
 #[test]
+fn each_principal_contributes_its_counts_and_the_confirmations_in_which_it_agreed() {
+    use EntryKind::{Accepted, Confirmed, Disputed, Settled};
+    let referee = Record { principal: Principal::referee(), ..record(TaskId(1), 9, 5) };
+    let fold = test_records::fold(&[
+        Accepted.of(record(TASK, 1, 7)),
+        Confirmed.of(record(TASK, 2, 7)),
+        Accepted.of(record(TaskId(1), 1, 5)),
+        Settled.of(referee),
+        Accepted.of(record(TaskId(2), 3, 4)),
+        // Nothing stands of a disputed task.
+        Accepted.of(record(TaskId(3), 4, 1)),
+        Disputed.of(record(TaskId(3), 3, 2)),
+    ]);
+    let all = fold.contributions().into_values();
+    let mut all: Vec<_> =
+        all.map(|own| (own.worker.0, own.tasks, own.solutions, own.confirmed)).collect();
+    all.sort_unstable();
+    // The second worker and the referee only rechecked.
+    assert_eq!(all, [(1, 2, 12, 2), (2, 0, 0, 1), (3, 1, 4, 0), (9, 0, 0, 1)]);
+}
+
+#[test]
 fn a_manifest_of_another_plan_is_refused() {
     let plan = plan();
     let ours = manifest(&plan);

@@ -25,7 +25,7 @@ use common::{
 use serde::{Deserialize, Serialize};
 
 pub use common::recheck::Recheck;
-pub use fold::{Elapsed, Fold, PlanMismatch, Refusal, StoredTasks};
+pub use fold::{Contribution, Elapsed, Fold, PlanMismatch, Refusal, StoredTasks};
 pub use principal::{Caller, Confirmation, Principal};
 pub use sampling::RecheckSampler;
 pub use task::{AuthorIx, OpenState, OpenTask, TaskCount, TaskState};
