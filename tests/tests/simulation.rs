@@ -170,6 +170,19 @@ fn neither_strangers_nor_weak_machines_delay_the_end() {
     }
 }
 
+/// [`run`] checks that no thread starts a task of lower priority later than a sync interval after a run of higher
+/// priority has tasks, and that a run that does not move says why.
+#[test]
+fn runs_of_three_priorities_are_exact_and_counted_by_priority() {
+    if is_replay(Scenario::priorities) {
+        return;
+    }
+    for (seed, outcome) in runs(6, 10, Scenario::priorities).iter().enumerate() {
+        let tasks = 3 * Scenario::priorities(seed as u64).truth.plan.tasks();
+        assert!(outcome.exact && outcome.tasks == tasks, "seed {seed}: {outcome:#?}");
+    }
+}
+
 /// The tolerance follows from the tasks: workers start within two minutes, the slowest may have the longest
 /// task at the end, and the number of tasks varies with their lengths (three standard deviations of a sum).
 #[test]

@@ -15,7 +15,9 @@ use common::{
     symmetric::{half_turn, quarter_turn},
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
-use store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoreError, SymmetricCounts};
+use store::{
+    Change, DiskStore, MemoryStore, Recheck, RunManifest, Store, StoreError, SymmetricCounts,
+};
 use tempfile::TempDir;
 
 use super::{Fault, Tally, scenario::Scenario, shared::Checker};
@@ -137,10 +139,10 @@ impl Disk {
         }
     }
 
-    pub(super) fn create(&mut self, manifest: &RunManifest, scenario: &Scenario) {
+    pub(super) fn create(&mut self, manifest: &RunManifest, recheck: Recheck) {
         let run = manifest.run;
         let store = self.store();
-        store.create(manifest, scenario.recheck).expect("there is no such run");
+        store.create(manifest, recheck).expect("there is no such run");
         let board = manifest.spec.board;
         let half_turn = half_turn(board, &|| ControlFlow::Continue(()));
         let half_turn = half_turn.expect("a small board");
@@ -262,10 +264,10 @@ impl Disk {
         }
     }
 
-    /// Returns the only run, if the disk has it.
-    pub(super) fn run(&mut self) -> Option<RunId> {
+    /// Returns the runs that the disk has.
+    pub(super) fn runs(&mut self) -> Vec<RunId> {
         let runs = self.store().runs().expect("a sound store");
-        runs.first().map(|stored| stored.manifest.run)
+        runs.iter().map(|stored| stored.manifest.run).collect()
     }
 }
 

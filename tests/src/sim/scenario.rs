@@ -244,6 +244,8 @@ const TYPICAL: Machine = Machine { speed: 1.0, threads: 1, memory_bytes_per_thre
 pub struct Scenario {
     pub seed: u64,
     pub truth: &'static ExactCounts,
+    /// Priorities of the runs, with the times of their submission. All are of the same board.
+    pub runs: Vec<(i32, Time)>,
     /// Number of workers; liars come first.
     pub workers: usize,
     /// Maximum number of slots per worker.
@@ -333,6 +335,7 @@ impl Scenario {
         Self {
             seed,
             truth,
+            runs: vec![(0, 0)],
             workers,
             max_slots,
             machines: Vec::new(),
@@ -425,6 +428,17 @@ impl Scenario {
         }
     }
 
+    /// Returns a scenario of three runs whose priorities differ, submitted while others are counted.
+    pub fn priorities(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut runs: Vec<_> = (-1..=1).map(|priority| (priority, 0)).collect();
+        runs.sort_by_cached_key(|_| rng.random::<u64>());
+        for ((_, at), number) in runs.iter_mut().zip(0..) {
+            *at = number * rng.random_range(2 * MINUTE..5 * MINUTE);
+        }
+        Self { runs, workers: rng.random_range(2..=5), ..Self::faultless(seed) }
+    }
+
     pub fn token(&self, machine: usize) -> Option<&'static str> {
         self.tokens.get(machine).or(self.tokens.last()).copied()
     }
@@ -473,6 +487,7 @@ impl Scenario {
         Self {
             seed,
             truth,
+            runs: vec![(0, 0)],
             workers: 4,
             max_slots: 4,
             machines: Vec::new(),

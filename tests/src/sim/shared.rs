@@ -48,13 +48,17 @@ macro_rules! delegate {
 impl Store for Shared {
     delegate! {
         fn runs(self: &Self) -> Vec<StoredRun>;
-        fn create(self: &mut Self, manifest: &RunManifest, recheck: Recheck) -> ();
         fn delete(self: &mut Self, run: RunId) -> ();
         fn symmetric(self: &Self, run: RunId) -> Option<SymmetricCounts>;
         fn trust(self: &Self) -> Vec<TrustRecord>;
         fn keep_symmetric(self: &mut Self, run: RunId, counts: SymmetricCounts) -> ();
         fn refold(self: &Self, run: RunId) -> Fold;
         fn take_tasks(self: &mut Self, run: RunId) -> StoredTasks;
+    }
+
+    fn create(&mut self, manifest: &RunManifest, recheck: Recheck) -> Result<(), StoreError> {
+        self.disk().create(manifest, recheck);
+        Ok(())
     }
 
     fn secret(&self) -> [u8; 32] {
@@ -85,16 +89,16 @@ pub(super) struct Checker {
     seed: u64,
     truth: &'static ExactCounts,
     /// Accepted counts on disk, without disputed tasks.
-    durable: BTreeMap<TaskId, u64>,
+    durable: BTreeMap<(RunId, TaskId), u64>,
     /// All counts on disk.
-    reported: BTreeSet<(TaskId, u64)>,
+    reported: BTreeSet<(RunId, TaskId, u64)>,
     /// Holder of each granted lease.
-    epochs: BTreeMap<(TaskId, Epoch), WorkerId>,
-    highest: BTreeMap<TaskId, Epoch>,
+    epochs: BTreeMap<(RunId, TaskId, Epoch), WorkerId>,
+    highest: BTreeMap<(RunId, TaskId), Epoch>,
     /// Whether the disk is an older copy: terms repeat, and workers may know leases of later ones.
     pub(super) is_older_copy: bool,
-    fold: Fold,
-    settled: BTreeSet<TaskId>,
+    folds: BTreeMap<RunId, Fold>,
+    settled: BTreeSet<(RunId, TaskId)>,
     pub(super) barred: BTreeSet<WorkerId>,
     /// Whether the scenario has wrong counts.
     has_errors: bool,
@@ -112,7 +116,7 @@ impl Checker {
             epochs: BTreeMap::new(),
             highest: BTreeMap::new(),
             is_older_copy: false,
-            fold: Fold::new(&RunManifest::new(RunId(0), &truth.plan, 0, 0), &truth.plan),
+            folds: BTreeMap::new(),
             settled: BTreeSet::new(),
             barred: BTreeSet::new(),
             has_errors,
@@ -125,9 +129,9 @@ impl Checker {
     pub(super) fn granted(&mut self, worker: WorkerId, grants: &[Grant]) {
         let seed = self.seed;
         for Grant { lease, .. } in grants {
-            let (task, epoch) = (lease.task.task, lease.epoch);
-            let before = self.epochs.insert((task, epoch), worker);
-            let highest = self.highest.entry(task).or_insert(Epoch(0));
+            let (run, task, epoch) = (lease.task.run, lease.task.task, lease.epoch);
+            let before = self.epochs.insert((run, task, epoch), worker);
+            let highest = self.highest.entry((run, task)).or_insert(Epoch(0));
             match before {
                 // The worker may not have received the first grant.
                 Some(before) => assert_eq!(
@@ -158,13 +162,16 @@ impl Checker {
 
     fn recorded(&mut self, entry: &JournalEntry) {
         let (seed, record) = (self.seed, &entry.record);
-        self.reported.insert((record.task, record.count));
-        let applied = self.fold.take(&self.truth.plan, entry, self.fold.lines + 1);
+        let (plan, key) = (&self.truth.plan, (record.run, record.task));
+        self.reported.insert((record.run, record.task, record.count));
+        let new = || Fold::new(&RunManifest::new(record.run, plan, 0, 0), plan);
+        let fold = self.folds.entry(record.run).or_insert_with(new);
+        let applied = fold.take(plan, entry, fold.lines + 1);
         assert!(applied.is_ok(), "seed {seed}: {record:?}: {applied:?}");
-        let standing = self.fold.count(record.task);
+        let standing = fold.count(record.task);
         let before = match standing {
-            Some(count) => self.durable.insert(record.task, count),
-            None => self.durable.remove(&record.task),
+            Some(count) => self.durable.insert(key, count),
+            None => self.durable.remove(&key),
         };
         match entry.kind {
             EntryKind::Accepted => {
@@ -180,10 +187,10 @@ impl Checker {
             }
             EntryKind::Settled => {
                 assert_eq!(standing, Some(record.count), "seed {seed}: {record:?}");
-                self.settled.insert(record.task);
+                self.settled.insert(key);
             }
             EntryKind::Voided => {
-                assert!(!self.settled.contains(&record.task), "seed {seed}: {record:?} was final");
+                assert!(!self.settled.contains(&key), "seed {seed}: {record:?} was final");
             }
         }
     }
@@ -197,8 +204,8 @@ impl Checker {
     pub(super) fn acknowledged(&self, reply: &SyncReply, counts: &BTreeMap<LeaseKey, u64>) {
         for answer in &reply.acknowledgements {
             let on_disk = || {
-                let count = counts[&answer.lease];
-                self.reported.contains(&(answer.lease.task.task, count))
+                let (task, count) = (answer.lease.task, counts[&answer.lease]);
+                self.reported.contains(&(task.run, task.task, count))
             };
             match answer.verdict {
                 Verdict::Accepted | Verdict::Duplicate | Verdict::Conflict => {
@@ -214,28 +221,28 @@ impl Checker {
     }
 
     /// Checks that the scheduler agrees with the disk; a total needs all tasks.
-    pub(super) fn compare(&self, scheduler: &Scheduler, run: RunId) {
+    pub(super) fn compare(&self, scheduler: &Scheduler) {
         let seed = self.seed;
         if let Err(reason) = scheduler.snapshot().audit() {
             panic!("seed {seed}: {reason}");
         }
-        let runs = scheduler.snapshot().runs();
-        let done = runs[0].tasks.done;
-        assert_eq!(
-            done,
-            self.durable.len() as u64,
-            "seed {seed}: tasks done in memory and on disk"
-        );
-        if let Some(total) = scheduler.snapshot().total(run) {
-            assert_eq!(done, self.truth.plan.tasks(), "seed {seed}: an early total");
-            let right = total == Ok(self.truth.total);
-            assert!(right || self.has_errors, "seed {seed}: the total is {total:?}");
+        for summary in scheduler.snapshot().runs() {
+            let (run, done) = (summary.manifest.run, summary.tasks.done);
+            let of_run = (run, TaskId(0))..=(run, TaskId(u64::MAX));
+            let on_disk = self.durable.range(of_run).count() as u64;
+            assert_eq!(done, on_disk, "seed {seed}: tasks done in memory and on disk");
+            if let Some(total) = scheduler.snapshot().total(run) {
+                assert_eq!(done, self.truth.plan.tasks(), "seed {seed}: an early total");
+                let right = total == Ok(self.truth.total);
+                assert!(right || self.has_errors, "seed {seed}: the total is {total:?}");
+            }
         }
     }
 
     /// Returns the number of standing counts that are wrong.
     pub(super) fn wrong(&self) -> u64 {
-        let is_wrong = |&(&task, &count): &(&TaskId, &u64)| count != self.truth.count(task);
+        let is_wrong =
+            |&(&(_, task), &count): &(&(RunId, TaskId), &u64)| count != self.truth.count(task);
         self.durable.iter().filter(is_wrong).count() as u64
     }
 

@@ -11,7 +11,7 @@ use common::{
     count::{Orientation, SetupError},
     kernel::KernelName,
     plan::TaskId,
-    run::{LeaseKey, Partial, Proof, SessionId, WorkerId},
+    run::{LeaseKey, Partial, Proof, RunId, SessionId, WorkerId},
     sync::{SyncReply, SyncRequest, WorkerInfo},
 };
 use rand::{RngExt, rngs::ChaCha8Rng};
@@ -25,6 +25,9 @@ use super::{
 };
 
 const CALL_TIMEOUT: Time = 30 * SECOND;
+
+/// The longest time between two calls of a worker that get a reply, in a faultless scenario.
+const MAX_SYNC: Time = 22 * SECOND;
 
 const IDLE_TIMEOUT: Duration = Duration::from_millis(5 * MINUTE);
 const DRAIN_LIMIT: Duration = Duration::from_secs(25);
@@ -43,6 +46,38 @@ pub(super) struct Environment {
     pub(super) bait: BTreeSet<TaskId>,
     /// The last lease of each task and its holder.
     pub(super) leases: BTreeMap<TaskId, (LeaseKey, WorkerId)>,
+    pub(super) served: BTreeMap<RunId, Served>,
+}
+
+/// A run, as the coordinator serves it.
+pub(super) struct Served {
+    priority: i32,
+    /// Since when it has pending tasks.
+    pub(super) pending: Option<Time>,
+    /// Since when it has pending tasks and none is leased.
+    pub(super) idle: Option<Time>,
+}
+
+impl Served {
+    pub(super) fn new(priority: i32) -> Self {
+        Self { priority, pending: None, idle: None }
+    }
+}
+
+impl Environment {
+    /// Checks that a thread starts no task while a run of higher priority has had pending tasks for longer than a
+    /// sync interval.
+    fn check_priority(&self, run: RunId) {
+        let Some(own) = self.served.get(&run) else { return };
+        for (other, served) in &self.served {
+            let is_late = served.pending.is_some_and(|since| self.now > since + MAX_SYNC);
+            assert!(
+                served.priority <= own.priority || !is_late,
+                "seed {}: a task of run {run} goes before those of run {other}",
+                self.scenario.seed
+            );
+        }
+    }
 }
 
 /// A machine whose worker process starts and stops.
@@ -453,6 +488,7 @@ impl Worker {
             let Some(work) = self.queue.pop_front() else {
                 return;
             };
+            environment.check_priority(work.lease.task.run);
             self.engine.handle_started(work.lease, clock);
             let unscaled = environment.scenario.duration(work.lease.task.task, work.cost);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -14,16 +14,18 @@ use common::{
     run::{LeaseKey, RunId, WorkerId},
     sync::{SyncReply, SyncRequest},
 };
-use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped};
+use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped, Submission};
 use rand::RngExt;
 use scheduler::{
-    Command, Config, Millis, Recount, Scheduler, WorkerState, WorkersPart, checks::Evidence,
-    ledger::Caller,
+    Command, Config, Millis, Recount, RunSummary, Scheduler, WorkerState, WorkersPart,
+    checks::Evidence, ledger::Caller,
 };
 use store::{Clock, RunManifest, RunState};
 
 use super::{
-    super::{Fault, HOUR, MINUTE, SECOND, Time, scenario::Scenario, shared::Shared},
+    super::{
+        Fault, HOUR, MINUTE, SECOND, Time, scenario::Scenario, shared::Shared, worker::Served,
+    },
     SimEvent, World,
 };
 
@@ -81,7 +83,7 @@ impl Coordinator {
         let (mut driver, handle) = Driver::new(scheduler, Box::new(disk.clone()), clock)?;
         // A crash may leave counts of barred machines, which are voided first.
         driver.begin()?;
-        disk.disk().checker.compare(driver.scheduler(), run);
+        disk.disk().checker.compare(driver.scheduler());
         let (calls, commands, seed) = (Vec::new(), Vec::new(), scenario.seed);
         let revoked = Rc::default();
         Ok(Self { driver, handle, calls, commands, revoked, recount: None, run, seed })
@@ -106,6 +108,14 @@ impl Coordinator {
         self.commands.push(Box::pin(async move {
             // A finished run refuses the command.
             let _ = handle.control(run, command, None).await;
+        }));
+    }
+
+    /// Adds an operator's submission to the next group.
+    fn submit(&mut self, submission: Submission) {
+        let handle = self.handle.clone();
+        self.commands.push(Box::pin(async move {
+            handle.submit(submission, None).await.expect("a new run");
         }));
     }
 
@@ -231,7 +241,7 @@ impl World {
             }
         }
         if self.steps.is_multiple_of(COMPARE_INTERVAL) {
-            self.disk.disk().checker.compare(coordinator.scheduler(), coordinator.run);
+            self.disk.disk().checker.compare(coordinator.scheduler());
         }
         if let Some(next) = coordinator.take_recount() {
             self.begin_recount(next);
@@ -263,10 +273,33 @@ impl World {
     }
 
     pub(super) fn note_state(&mut self) {
-        let state = self.coordinator.as_ref().map(|one| one.scheduler().snapshot().runs()[0].state);
-        self.complete = matches!(state, Some(RunState::Complete | RunState::Contradicted));
-        // Without a referee, the run stays disputed.
-        self.complete |= state == Some(RunState::Disputed);
+        let Some(coordinator) = &self.coordinator else {
+            self.complete = false;
+            return;
+        };
+        let runs = coordinator.scheduler().snapshot().runs();
+        // Without a referee, a run stays disputed.
+        let ends = [RunState::Complete, RunState::Contradicted, RunState::Disputed];
+        let is_over = |run: &RunSummary| ends.contains(&run.state);
+        self.complete = runs.len() == self.env.scenario.runs.len() && runs.iter().all(is_over);
+        // Of one run, none goes first.
+        for run in runs.into_iter().filter(|_| self.env.scenario.runs.len() > 1) {
+            let (id, now) = (run.manifest.run, self.env.now);
+            let served = self.env.served.entry(id).or_insert(Served::new(run.priority));
+            let is_pending = run.state == RunState::Running && run.tasks.pending > 0;
+            served.pending = is_pending.then(|| served.pending.unwrap_or(now));
+            served.idle = (is_pending && run.tasks.leased == 0).then(|| served.idle.unwrap_or(now));
+            if served.idle.is_some_and(|since| now > since + MINUTE) {
+                let status =
+                    coordinator.scheduler().snapshot().status(id, Millis(now + self.clock_ahead));
+                let reason = status.expect("the run is known").reason;
+                assert!(
+                    !reason.is_empty(),
+                    "seed {}: run {id} waits without a reason",
+                    self.seed()
+                );
+            }
+        }
     }
 
     pub(super) fn plan_step(&mut self) {
@@ -294,8 +327,12 @@ impl World {
         }
         self.outcome.starts += 1;
         self.set_clock();
-        let known = self.disk.disk().run();
-        let run = known.unwrap_or_else(|| self.submit());
+        let known = self.disk.disk().runs().first().copied();
+        let run = known.unwrap_or_else(|| {
+            let manifest = self.manifest(self.env.scenario.runs[0].0);
+            self.disk.disk().create(&manifest, self.env.scenario.recheck);
+            manifest.run
+        });
         let (jitter, clock) = (self.env.rng.random(), Clock::Simulated(self.clock));
         let started = Coordinator::start(&self.disk, (run, &self.env.scenario), jitter, clock);
         let Ok(coordinator) = started else {
@@ -311,20 +348,20 @@ impl World {
         self.step_soon();
     }
 
-    pub(super) fn submit(&mut self) -> RunId {
+    /// Submits a run while others are counted.
+    pub(super) fn submit(&mut self, priority: i32) {
+        let manifest = self.manifest(priority);
+        let Scenario { truth, recheck, .. } = self.env.scenario;
+        let (plan, new_run) = (truth.plan.clone(), true);
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.submit(Submission { manifest, plan, new_run, recheck });
+            self.step_soon();
+        }
+    }
+
+    fn manifest(&mut self, priority: i32) -> RunManifest {
         self.runs += 1;
-        let plan = &self.env.scenario.truth.plan;
-        let manifest = RunManifest {
-            run: RunId(0x51 + self.runs),
-            spec: *plan.spec(),
-            plan: plan.hash(),
-            plan_version: plan.spec().version(),
-            priority: 0,
-            created_unix_ms: 0,
-            key: None,
-        };
-        self.disk.disk().create(&manifest, &self.env.scenario);
-        manifest.run
+        RunManifest::new(RunId(0x51 + self.runs), &self.env.scenario.truth.plan, priority, 0)
     }
 
     pub(super) fn coordinator_crash(&mut self) {
