@@ -123,6 +123,22 @@ fn every_page_is_in_the_book() {
     }
 }
 
+/// Runs each command with `--help`, which is printed only if its program accepts the rest.
+#[test]
+fn every_command_of_the_pages_is_accepted_by_its_program() {
+    for page in pages("docs").into_iter().filter(|page| !page.ends_with("tour.md")) {
+        let text = fs::read_to_string(&page).unwrap().replace("\\\n", " ");
+        for line in text.split("```").skip(1).step_by(2).flat_map(str::lines) {
+            let mut words =
+                line.split(" #").next().unwrap_or_default().split_whitespace().peekable();
+            while words.next_if(|word| word.starts_with("QUEENS_")).is_some() {}
+            if let Some(program @ ("coordinator" | "worker" | "queensctl")) = words.next() {
+                Process::run(command(program, &[]).args(words).arg("--help")).ok();
+            }
+        }
+    }
+}
+
 /// The clients in `examples/`, against a real coordinator and a real worker.
 mod examples {
     use super::*;
