@@ -196,6 +196,8 @@ pub(super) async fn sync(
         tasks: MAX_TASKS,
         core_seconds: SECONDS_PER_THREAD * f64::from(call.threads),
     });
+    let packages = PackageLimits { away_seconds: AWAY.as_secs(), ..PackageLimits::default() };
+    let caller = Caller { packages, ..Caller::new(secret.worker(), Some(TOKEN.into())) };
     let held = |lease: LeaseKey| HeldLease { lease, cost_done: 0, started: false, failed: false };
     let request = SyncRequest {
         worker: WorkerInfo {
@@ -207,7 +209,8 @@ pub(super) async fn sync(
             device: String::new(),
             threads: call.threads,
             memory_bytes_per_thread: call.memory_bytes_per_thread,
-            machine: 0,
+            // A visitor is a machine of its own, whose counts others recheck.
+            machine: caller.machine,
         },
         held: lines.grants.iter().map(|grant| held(grant.lease)).collect(),
         partials: lines.partials,
@@ -218,8 +221,6 @@ pub(super) async fn sync(
         paused: String::new(),
         package,
     };
-    let packages = PackageLimits { away_seconds: AWAY.as_secs(), ..PackageLimits::default() };
-    let caller = Caller { packages, ..Caller::new(secret.worker(), Some(TOKEN.into())) };
     let reply = app.driver.sync(caller, request).await?;
     Ok(Json(answer(&secret, reply, progress(&app).await?)))
 }

@@ -5,7 +5,7 @@ use common::{
     text::{plural, span, thousands},
 };
 
-use super::BARRED;
+use super::{BARRED, Choice};
 use crate::{
     fleet::{LeaseIx, OWN_REFEREE, RunIx, WorkerIx},
     snapshot::Snapshot,
@@ -97,5 +97,13 @@ impl<'a> Snapshot<'a> {
     /// Returns a worker's leases that are in a package.
     fn away_leases(self, worker: WorkerIx) -> impl Iterator<Item = LeaseIx> {
         self.leases_of(worker).filter(|(_, lease)| lease.return_unix_ms > 0).map(|(key, _)| key)
+    }
+
+    /// Chooses a recheck of a count with the same token. If all workers are away with packages, nobody else makes it;
+    /// counts with other tokens do not wait for a package to return.
+    pub(crate) fn choose_recheck_of_token(self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let choice = self.choose_recheck(run, worker)?;
+        let first = self.runs[run].tasks().done(choice.task)?.first.author;
+        (self.workers.token(first) == self.workers.token(worker)).then_some(choice)
     }
 }

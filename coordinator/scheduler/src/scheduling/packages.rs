@@ -35,10 +35,10 @@ impl Scheduler {
         let return_unix_ms = now_unix_ms.saturating_add(request.away_ms);
         let mut cost = request.core_seconds * 1e6;
         for _ in 0..most {
-            let Some(choice) = self.snapshot().choose_uncounted(run, worker).filter(|_| cost > 0.0)
-            else {
-                break;
-            };
+            let now = self.snapshot();
+            let choice = now.choose_recheck_of_token(run, worker);
+            let choice = choice.or_else(|| now.choose_uncounted(run, worker));
+            let Some(choice) = choice.filter(|_| cost > 0.0) else { break };
             cost -= self.runs[run].cost(choice.task) as f64;
             reply.grants.push(self.lease(run, worker, choice, return_unix_ms));
         }
