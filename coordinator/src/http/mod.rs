@@ -169,9 +169,12 @@ impl Http {
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let Self(app) = self;
         let updates = tokio::spawn(app.broadcast.clone().run());
+        // While the database is away, readers get the last answers: there have to be some.
+        let first_answers = tokio::spawn(metrics::metrics(State(app.clone())));
         let authenticator = app.authenticator.clone();
         let under_way = serve_until(listener, authenticator, router(&app), shutdown).await;
         updates.abort();
+        first_answers.abort();
         app.broadcast.close().await;
         // Clients that do not close are disconnected when the process exits.
         let _ = timeout(SHUTDOWN_TIMEOUT, under_way.shutdown()).await;

@@ -34,10 +34,13 @@ impl Scheduler {
         let now_unix_ms = self.clock.wall(self.clock.ticks()).0;
         let return_unix_ms = now_unix_ms.saturating_add(request.away_ms);
         let mut cost = request.core_seconds * 1e6;
+        let mut has_rechecks = true;
         for _ in 0..most {
             let now = self.snapshot();
-            let choice = now.choose_recheck_of_token(run, worker);
-            let choice = choice.or_else(|| now.choose_uncounted(run, worker));
+            let recheck = has_rechecks.then(|| now.choose_recheck_of_token(run, worker)).flatten();
+            // Each look takes time in proportion to the rechecks that wait for others.
+            has_rechecks = recheck.is_some();
+            let choice = recheck.or_else(|| now.choose_uncounted(run, worker));
             let Some(choice) = choice.filter(|_| cost > 0.0) else { break };
             cost -= self.runs[run].cost(choice.task) as f64;
             reply.grants.push(self.lease(run, worker, choice, return_unix_ms));

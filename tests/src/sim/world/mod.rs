@@ -193,7 +193,7 @@ impl World {
 
     fn schedule_faults(&mut self) {
         self.after(0, SimEvent::CoordinatorStart);
-        for (priority, at) in self.env.scenario.runs[1..].to_vec() {
+        for (priority, at) in self.env.scenario.runs.clone().into_iter().skip(1) {
             self.after(at, SimEvent::Submit(priority));
         }
         for worker in 0..self.workers.len() {
