@@ -254,7 +254,7 @@ impl Disk {
         self.copy.is_some()
     }
 
-    /// Replaces the disk with its copy: everything since then is lost, and with it what was acknowledged.
+    /// Replaces the disk with its copy: everything since then is lost, acknowledged or not.
     pub(super) fn restore_copy(&mut self) {
         if let Some((store, checker)) = self.copy.take() {
             self.tally.add(Fault::OlderCopy);

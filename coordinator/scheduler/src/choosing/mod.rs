@@ -140,7 +140,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Narrows a budget toward the end of a run so that all workers finish together.
-    /// With what it holds, the worker has at most half of its share of the pending cost, however often it calls; in the
+    /// With its leases, the worker has at most half of its share of the pending cost, however often it calls; in the
     /// last part it gets single tasks.
     pub(crate) fn share(self, run: RunIx, worker: WorkerIx, mut budget: Budget) -> Budget {
         let known = self.workers.get(worker);

@@ -18,8 +18,8 @@ const MAX_TASKS: usize = 4_096;
 const MAX_PART: u64 = 20;
 
 impl<'a> Snapshot<'a> {
-    /// Returns the run of a package, its maximum number of tasks, and the limit that reduced it, if one did; an error is
-    /// the reason for none.
+    /// Returns the run of a package, its maximum number of tasks, and the limit that reduced it, if one did; an error
+    /// is the reason for none.
     pub(crate) fn package_room(
         self,
         worker: WorkerIx,

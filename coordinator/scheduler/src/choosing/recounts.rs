@@ -317,7 +317,8 @@ impl<'a> Snapshot<'a> {
         })
     }
 
-    /// Returns whether [`Self::verifying`] returns recounts. Every count asks for this, so the cheap conditions come first.
+    /// Returns whether [`Self::verifying`] returns recounts. Every count asks for this, so the cheap conditions come
+    /// first.
     pub(crate) fn is_verifying(self, run: RunIx) -> bool {
         let in_run = &self.runs[run];
         if !in_run.is_open() || !in_run.is_rechecked() {

@@ -185,7 +185,7 @@ impl Fold {
         self.tasks.all().filter_map(done)
     }
 
-    /// Returns what each principal contributed to the standing counts and to their confirmation.
+    /// Returns the part of each principal in the standing counts and in their confirmation.
     pub fn contributions(&self) -> BTreeMap<&Principal, Contribution> {
         let mut all = BTreeMap::new();
         let mut add = |author, counts: Option<u64>, is_confirmed| {

@@ -1,4 +1,4 @@
-//! Ends of runs: what they wait for, and what reopens them.
+//! Ends of runs: the waits before them, and reopening.
 
 use super::Scheduler;
 use crate::{
