@@ -6,11 +6,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import { chromium } from 'playwright-core';
+import { chromium, firefox } from 'playwright-core';
 
 const programs = process.env.QUEENS_PROGRAMS ?? new URL('../../target/debug', import.meta.url).pathname;
 const program = (name) => join(programs, name);
 const browserPath = process.env.QUEENS_CHROMIUM ?? '/usr/bin/chromium';
+export const firefoxPath = process.env.QUEENS_FIREFOX ?? '/usr/bin/firefox-esr';
 
 export async function browser() {
   if (!existsSync(browserPath)) throw new Error(`${browserPath} not found: apt-get install chromium`);
@@ -19,6 +20,9 @@ export async function browser() {
   const args = ['--no-sandbox', `--explicitly-allowed-ports=${ports}`];
   return chromium.launch({ executablePath: browserPath, args });
 }
+
+// Launches Debian's Firefox. It does not know all commands of Playwright 1.65.
+export function launchFirefox() { return firefox.launch({ channel: 'moz-firefox', executablePath: firefoxPath }); }
 
 export class Cluster {
   static async start(args) {

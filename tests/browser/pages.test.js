@@ -1,10 +1,11 @@
 // The pages on a phone, by keyboard, in both themes, as a viewer and as an operator.
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Cluster, browser, visit } from './cluster.js';
+import { Cluster, browser, firefoxPath, launchFirefox, visit } from './cluster.js';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const phone = { width: 390, height: 844 };
@@ -13,8 +14,8 @@ before(async () => { chrome = await browser(); });
 after(async () => { await chrome?.close(); });
 
 // Opens a page; records its requests, errors and bytes.
-async function open(url, options = {}) {
-  const context = await chrome.newContext({ viewport: phone, ...options });
+async function open(url, options = {}, browser = chrome) {
+  const context = await browser.newContext({ viewport: phone, ...options });
   const page = await context.newPage();
   page.requested = [];
   page.errors = [];
@@ -526,17 +527,19 @@ test('a finished run prints its result and checks, without buttons', async () =>
 });
 
 // Starts counting on the page and returns it.
-async function count(cluster, options) {
-  const page = await open(`${cluster.url}/count`, options);
+async function count(cluster, browser) {
+  const page = await open(`${cluster.url}/count`, {}, browser);
   await page.locator('#name').fill('visitor-1');
   await page.locator('#start').click();
   return page;
 }
 
-test('a tab counts a board alone, through a reload, a lost network and a killed coordinator', async () => {
+test('a tab counts a board alone, through a reload, a lost network and a killed coordinator', () => countAlone(chrome));
+
+async function countAlone(browser) {
   const cluster = await Cluster.start(['--n', '18', '--method', 'frames', '--task-cost', '5000', '--volunteers']);
   try {
-    const page = await count(cluster);
+    const page = await count(cluster, browser);
     assert.deepEqual(await findings(page), []);
     assert.ok(page.bytes < 300_000, `${page.bytes} bytes until the first count`);
     const counted = (at) => waitForText(page, '#tasks', new RegExp(`^[1-9]\\d{${at},}$`));
@@ -553,6 +556,12 @@ test('a tab counts a board alone, through a reload, a lost network and a killed 
     assert.deepEqual(page.requested.filter((url) => !url.startsWith(cluster.url)), [], 'external requests');
     await cluster.queensctl(['wait', 'last', '--max-wait', '60s']);
   } finally { await cluster.stop(); }
+}
+
+test('a tab of Firefox counts a board alone, through a reload, a lost network and a killed coordinator', async (t) => {
+  if (!existsSync(firefoxPath)) return t.skip(`NOT TESTED: ${firefoxPath} not found; apt-get install firefox-esr`);
+  const firefox = await launchFirefox();
+  try { await countAlone(firefox); } finally { await firefox.close(); }
 });
 
 test('a tab and a native worker count a board together, and both get their credit', async () => {
