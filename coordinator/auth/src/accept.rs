@@ -21,7 +21,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-use crate::{AuthError, Authenticator, ConnectionActivity, Limits, Principal, certificates};
+use crate::{AuthError, Authenticator, ConnectionActivity, Limits, Subject, certificates};
 
 /// The first byte of every TLS connection: a handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -198,7 +198,7 @@ pub struct Peer {
     pub address: SocketAddr,
     pub tls: bool,
     /// The holder of the client's certificate, if it presented a trusted one.
-    pub certificate: Option<Result<Principal, AuthError>>,
+    pub certificate: Option<Result<Subject, AuthError>>,
     pub activity: Arc<ConnectionActivity>,
 }
 

@@ -18,7 +18,7 @@ use crate::{Access, AuthError, Call, Limits, Peer, Pki, Role, TokenAuth, UsageTa
 
 /// The identity of a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Principal {
+pub enum Subject {
     /// An unauthenticated caller, with `--insecure` or in a call with [`Access::Open`].
     Anonymous,
     Token {
@@ -35,7 +35,7 @@ pub enum Principal {
     Certificate { name: Arc<str>, role: Role },
 }
 
-impl Principal {
+impl Subject {
     /// Returns the holder of a token.
     pub(crate) fn of(entry: &crate::TokenEntry) -> Self {
         Self::Token {
@@ -126,21 +126,21 @@ impl Authenticator {
         }
     }
 
-    /// Returns the names of the trusted tokens, see [`Principal::token`].
+    /// Returns the names of the trusted tokens, see [`Subject::token`].
     pub fn trusted_tokens(&self) -> Vec<Arc<str>> {
         let entries = self.tokens().map(|tokens| tokens.list()).unwrap_or_default();
         let trusted = entries.iter().filter(|entry| entry.trusted);
-        trusted.filter_map(|entry| Principal::of(entry).token()).collect()
+        trusted.filter_map(|entry| Subject::of(entry).token()).collect()
     }
 
     fn identify(
         &self,
         peer: Option<&Peer>,
         credential: Option<CallerCredential<'_>>,
-    ) -> Result<Principal, AuthError> {
+    ) -> Result<Subject, AuthError> {
         let is_private = peer.is_some_and(|peer| peer.tls || peer.is_local());
         match self {
-            Self::Open => Ok(Principal::Anonymous),
+            Self::Open => Ok(Subject::Anonymous),
             _ if !is_private => Err(AuthError::PlainText),
             Self::Tokens(tokens) => match credential.ok_or(AuthError::Missing)? {
                 CallerCredential::Bearer(text) => {
@@ -160,20 +160,20 @@ impl Authenticator {
         access: Access,
         peer: Option<&Peer>,
         credential: Option<CallerCredential<'_>>,
-    ) -> Result<Principal, Status> {
-        let principal = if access == Access::Open {
-            Principal::Anonymous
+    ) -> Result<Subject, Status> {
+        let subject = if access == Access::Open {
+            Subject::Anonymous
         } else {
             self.identify(peer, credential).map_err(|error| unauthenticated(&error))?
         };
-        let authorized = principal.authorize(access);
+        let authorized = subject.authorize(access);
         authorized.map_err(|error| Status::permission_denied(error.to_string()))?;
-        Ok(principal)
+        Ok(subject)
     }
 
     /// Returns a future that waits for the token's end; `None` without a token.
-    pub fn until_ended(&self, principal: &Principal) -> Option<Ended> {
-        let Principal::Token { id, .. } = *principal else { return None };
+    pub fn until_ended(&self, subject: &Subject) -> Option<Ended> {
+        let Subject::Token { id, .. } = *subject else { return None };
         let tokens = self.tokens()?.clone();
         Some(Box::pin(async move { tokens.ended(id).await }))
     }
@@ -210,7 +210,7 @@ pub fn bearer(header: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start())
 }
 
-/// A service that sees only authorized calls, with their [`Principal`] attached.
+/// A service that sees only authorized calls, with their [`Subject`] attached.
 #[derive(Clone)]
 pub struct AuthService<S> {
     layer: AuthLayer,
@@ -218,7 +218,7 @@ pub struct AuthService<S> {
 }
 
 impl<S> AuthService<S> {
-    fn admit(&self, request: &http::Request<Body>) -> Result<(Principal, Call), Status> {
+    fn admit(&self, request: &http::Request<Body>) -> Result<(Subject, Call), Status> {
         let AuthLayer { authenticator, usage } = &self.layer;
         let bearer = request
             .headers()
@@ -233,9 +233,9 @@ impl<S> AuthService<S> {
             .and_then(|access| {
                 authenticator.authenticate(access, peer, bearer.map(CallerCredential::Bearer))
             })
-            .and_then(|principal| {
-                let call = usage.start_call(&principal, activity)?;
-                Ok((principal, call))
+            .and_then(|subject| {
+                let call = usage.start_call(&subject, activity)?;
+                Ok((subject, call))
             });
         if let (Err(_), Some(activity)) = (&admitted, activity) {
             activity.record_refusal();
@@ -260,9 +260,9 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         match self.admit(&request) {
-            Ok((principal, call)) => {
-                let ended = self.layer.authenticator.until_ended(&principal);
-                request.extensions_mut().insert(principal);
+            Ok((subject, call)) => {
+                let ended = self.layer.authenticator.until_ended(&subject);
+                request.extensions_mut().insert(subject);
                 // Services do not need the secret, and must not log it.
                 request.headers_mut().remove(http::header::AUTHORIZATION);
                 let call = Arc::new(call);

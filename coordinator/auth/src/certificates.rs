@@ -28,7 +28,7 @@ use tokio_rustls::{
     },
 };
 
-use crate::{AuthError, Principal, Role};
+use crate::{AuthError, Role, Subject};
 
 /// Tolerance for slow clocks: certificates are valid from this long before now.
 const BACKDATED: Duration = Duration::days(2);
@@ -252,12 +252,12 @@ fn read_key(files: &PkiFiles) -> Result<Arc<CertifiedKey>, BadTlsFile> {
 }
 
 /// Returns the holder of a certificate whose chain and dates were verified.
-pub(crate) fn holder(certificate: &CertificateDer<'_>) -> Result<Principal, AuthError> {
+pub(crate) fn holder(certificate: &CertificateDer<'_>) -> Result<Subject, AuthError> {
     let names = names_of(certificate);
     let mut holders: Vec<_> = names.iter().filter_map(|name| parse_holder(name)).collect();
     holders.dedup();
     match holders.as_slice() {
-        [(role, name)] => Ok(Principal::Certificate { name: (*name).into(), role: *role }),
+        [(role, name)] => Ok(Subject::Certificate { name: (*name).into(), role: *role }),
         _ => Err(AuthError::NoRole(Escaped(&names.join(", ")).to_string())),
     }
 }

@@ -21,7 +21,7 @@ mod tokens;
 pub use accept::{AcceptedConnection, Peer, accept};
 pub use access::{Access, BadRole, CALLS, HTTP_ROUTES, Role, access, http_access};
 pub use authenticator::{
-    AuthLayer, AuthService, Authenticator, CallerCredential, Principal, TrackedBody, bearer,
+    AuthLayer, AuthService, Authenticator, CallerCredential, Subject, TrackedBody, bearer,
     parse_token,
 };
 pub use certificates::{Authority, CertificateError, Pki, PkiError, PkiFiles};

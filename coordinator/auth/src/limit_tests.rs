@@ -103,7 +103,7 @@ async fn stalled_connections_are_closed() {
 
 #[tokio::test]
 async fn connections_per_token_are_limited() {
-    let server = serve_with(Limits { connections_per_principal: 1, ..no_timeouts() }).await;
+    let server = serve_with(Limits { connections_per_subject: 1, ..no_timeouts() }).await;
     let endpoint = server.operator();
     let held = endpoint.endpoints().remove(0).connect().await.unwrap();
     let mut holder = HealthClient::new(held.clone());
@@ -205,7 +205,7 @@ fn idle_and_refused_connections_end() {
     let limits = Limits { idle: Duration::ZERO, refusals: 2, ..no_timeouts() };
     let usage = UsageTable::new(limits);
     let activity = ConnectionActivity::new(true);
-    let lab = Principal::Certificate { name: "lab".into(), role: Role::Worker };
+    let lab = Subject::Certificate { name: "lab".into(), role: Role::Worker };
     assert!(activity.remaining_idle_time(&limits).is_some(), "the first call has time");
     let call = usage.start_call(&lab, Some(&activity)).unwrap();
     assert!(activity.remaining_idle_time(&limits).is_some(), "a call is in progress");
@@ -224,7 +224,7 @@ fn idle_and_refused_connections_end() {
     // A probe does not keep its connection open.
     let limits = Limits { unadmitted: Duration::ZERO, ..limits };
     let activity = ConnectionActivity::new(true);
-    let _probe = usage.start_call(&Principal::Anonymous, Some(&activity)).unwrap();
+    let _probe = usage.start_call(&Subject::Anonymous, Some(&activity)).unwrap();
     assert_eq!(activity.remaining_idle_time(&limits), None);
 }
 

@@ -1,4 +1,4 @@
-//! Limits on connections, calls and bytes, and their use by each principal.
+//! Limits on connections, calls and bytes, and their use by each subject.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use common::run::WorkerId;
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tonic::Status;
 
-use crate::{Principal, accept::network};
+use crate::{Subject, accept::network};
 
 /// Limits of one port; `docs/capacity.md` lists the defaults.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub struct Limits {
     pub connections: usize,
     /// Connections per token or certificate.
     /// Lower than the total, so that operators can connect while workers leak connections.
-    pub connections_per_principal: usize,
+    pub connections_per_subject: usize,
     /// Concurrent handshakes per address, or per /64 of IPv6.
     /// Many machines may share an address, so the newest handshake evicts the oldest.
     pub handshakes_per_address: usize,
@@ -57,7 +57,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 16_384,
-            connections_per_principal: 12_288,
+            connections_per_subject: 12_288,
             handshakes_per_address: 1024,
             handshake: Duration::from_secs(10),
             unadmitted: Duration::from_secs(30),
@@ -89,13 +89,13 @@ impl Limits {
     }
 }
 
-/// Size of the usage table at which principals without connections are removed.
-const MAX_IDLE_PRINCIPALS: usize = 20_000;
+/// Size of the usage table at which subjects without connections are removed.
+const MAX_IDLE_SUBJECTS: usize = 20_000;
 
-/// Usage of one port by all principals.
+/// Usage of one port by all subjects.
 pub struct UsageTable {
     limits: Limits,
-    by_principal: Mutex<HashMap<Principal, Arc<Usage>>>,
+    by_subject: Mutex<HashMap<Subject, Arc<Usage>>>,
     /// Bytes that clients have sent in all calls in progress.
     bytes: AtomicUsize,
 }
@@ -107,18 +107,18 @@ struct Usage {
 
 impl UsageTable {
     pub fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, by_principal: Mutex::default(), bytes: AtomicUsize::new(0) })
+        Arc::new(Self { limits, by_subject: Mutex::default(), bytes: AtomicUsize::new(0) })
     }
 
     /// Starts an admitted call, in progress until the returned value is dropped.
-    /// Anonymous callers cannot be distinguished, so no quotas per principal apply to them.
+    /// Anonymous callers cannot be distinguished, so no quotas per subject apply to them.
     pub fn start_call(
         self: &Arc<Self>,
-        principal: &Principal,
+        subject: &Subject,
         activity: Option<&Arc<ConnectionActivity>>,
     ) -> Result<Call, Status> {
-        if let Some(name) = principal.name() {
-            let usage = self.usage(principal);
+        if let Some(name) = subject.name() {
+            let usage = self.usage(subject);
             if usage.calls.check().is_err() {
                 return Err(Status::resource_exhausted(format!(
                     "'{name}' makes more than {} calls per second: call less often, or create a \
@@ -127,25 +127,25 @@ impl UsageTable {
                 )));
             }
             if let Some(activity) = activity
-                && !activity.join(principal, &usage, self.limits.connections_per_principal)
+                && !activity.join(subject, &usage, self.limits.connections_per_subject)
             {
                 return Err(Status::resource_exhausted(format!(
                     "'{name}' has {} connections open: close some, or create a token for each \
                      laboratory",
-                    self.limits.connections_per_principal
+                    self.limits.connections_per_subject
                 )));
             }
         }
         if let Some(activity) = activity {
-            activity.begin(*principal != Principal::Anonymous || !activity.authenticates);
+            activity.begin(*subject != Subject::Anonymous || !activity.authenticates);
         }
         let (activity, bytes) = (activity.cloned(), AtomicUsize::new(0));
         Ok(Call { table: self.clone(), activity, bytes })
     }
 
-    fn usage(&self, principal: &Principal) -> Arc<Usage> {
-        let mut table = self.by_principal.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.len() >= MAX_IDLE_PRINCIPALS && !table.contains_key(principal) {
+    fn usage(&self, subject: &Subject) -> Arc<Usage> {
+        let mut table = self.by_subject.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= MAX_IDLE_SUBJECTS && !table.contains_key(subject) {
             table.retain(|_, usage| usage.connections.load(Relaxed) > 0);
         }
         let new = || {
@@ -154,7 +154,7 @@ impl UsageTable {
                 connections: AtomicUsize::new(0),
             })
         };
-        table.entry(principal.clone()).or_insert_with(new).clone()
+        table.entry(subject.clone()).or_insert_with(new).clone()
     }
 }
 
@@ -260,13 +260,13 @@ struct State {
     /// Whether a call was ever admitted on the connection.
     admitted: bool,
     calls: usize,
-    principals: Vec<(Principal, Arc<Usage>)>,
+    subjects: Vec<(Subject, Arc<Usage>)>,
 }
 
 impl ConnectionActivity {
     pub(crate) fn new(authenticates: bool) -> Arc<Self> {
         let state =
-            State { since: Instant::now(), admitted: false, calls: 0, principals: Vec::new() };
+            State { since: Instant::now(), admitted: false, calls: 0, subjects: Vec::new() };
         Arc::new(Self { authenticates, refused: AtomicU32::new(0), state: Mutex::new(state) })
     }
 
@@ -308,17 +308,17 @@ impl ConnectionActivity {
         }
     }
 
-    /// Counts the connection for the principal; false if `max` others are open.
-    fn join(&self, principal: &Principal, usage: &Arc<Usage>, max: usize) -> bool {
+    /// Counts the connection for the subject; false if `max` others are open.
+    fn join(&self, subject: &Subject, usage: &Arc<Usage>, max: usize) -> bool {
         let mut state = self.state();
-        if state.principals.iter().any(|(known, _)| known == principal) {
+        if state.subjects.iter().any(|(known, _)| known == subject) {
             return true;
         }
         if usage.connections.fetch_add(1, Relaxed) >= max {
             usage.connections.fetch_sub(1, Relaxed);
             return false;
         }
-        state.principals.push((principal.clone(), usage.clone()));
+        state.subjects.push((subject.clone(), usage.clone()));
         true
     }
 
@@ -329,7 +329,7 @@ impl ConnectionActivity {
 
 impl Drop for ConnectionActivity {
     fn drop(&mut self) {
-        for (_, usage) in &self.state().principals {
+        for (_, usage) in &self.state().subjects {
             usage.connections.fetch_sub(1, Relaxed);
         }
     }

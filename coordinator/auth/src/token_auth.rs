@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::sleep};
 use tokio_rustls::{TlsAcceptor, rustls::server::WebPkiClientVerifier};
 
 use crate::{
-    AuthError, Authority, BadTokenRequest, CertificateError, NewToken, Principal, Role, TokenBook,
+    AuthError, Authority, BadTokenRequest, CertificateError, NewToken, Role, Subject, TokenBook,
     TokenEntry,
     certificates::{RENEW_INTERVAL, ServerCertificate},
 };
@@ -144,13 +144,13 @@ impl TokenAuth {
     }
 
     /// Returns the holder of a token.
-    pub(crate) fn check(&self, token: &Token) -> Result<Principal, AuthError> {
-        Ok(Principal::of(self.tokens.borrow().check(token, self.clock.now().0)?))
+    pub(crate) fn check(&self, token: &Token) -> Result<Subject, AuthError> {
+        Ok(Subject::of(self.tokens.borrow().check(token, self.clock.now().0)?))
     }
 
     /// Returns the holder of a token whose secret was checked before, if still valid.
-    pub(crate) fn check_id(&self, token: TokenId) -> Result<Principal, AuthError> {
-        self.live(token).map(|entry| Principal::of(&entry))
+    pub(crate) fn check_id(&self, token: TokenId) -> Result<Subject, AuthError> {
+        self.live(token).map(|entry| Subject::of(&entry))
     }
 
     /// Waits until the token is no longer valid, and returns why.

@@ -6,7 +6,7 @@ mod runs;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use auth::{
-    AuthLayer, Authenticator, Limits, NewToken, Principal, Role, TokenAuth, TokenAuthError,
+    AuthLayer, Authenticator, Limits, NewToken, Role, Subject, TokenAuth, TokenAuthError,
     TokenEntry,
 };
 use common::{
@@ -151,9 +151,9 @@ impl WorkQueue for WorkQueueService {
             Some(id) => tracing::debug_span!("call", %id),
             None => tracing::Span::none(),
         };
-        let principal = request.extensions().get::<Principal>().cloned();
+        let subject = request.extensions().get::<Subject>().cloned();
         let answer = async {
-            let answer = self.answer(principal.as_ref(), request.into_inner()).await;
+            let answer = self.answer(subject.as_ref(), request.into_inner()).await;
             match &answer {
                 Ok(_) => tracing::debug!("answered"),
                 Err(status) => tracing::debug!("refused: {}", status.message()),
@@ -168,12 +168,12 @@ impl WorkQueueService {
     /// Identifies the worker and calls the driver; issues secrets to unknown workers.
     async fn answer(
         &self,
-        principal: Option<&Principal>,
+        subject: Option<&Subject>,
         message: v1::SyncRequest,
     ) -> Result<v1::SyncResponse, Status> {
         let secret = sent_secret(&message)?;
         let mut request = SyncRequest::try_from(message)?;
-        let token = principal.and_then(Principal::token);
+        let token = subject.and_then(Subject::token);
         let identities = &self.0.identities;
         let issued_before = |secret: &_| identities.is_issued(secret, token.as_deref());
         let Some(secret) = secret.filter(issued_before) else {
@@ -187,7 +187,7 @@ impl WorkQueueService {
         };
         request.worker.id = secret.worker();
         let mut caller = Caller::new(secret.worker(), token);
-        if let Some(&Principal::Token { trusted, machines, packages, .. }) = principal {
+        if let Some(&Subject::Token { trusted, machines, packages, .. }) = subject {
             caller = Caller { trusted, max_machines: machines, packages, ..caller };
         }
         Ok(self.0.sync(caller, request).await?.into())

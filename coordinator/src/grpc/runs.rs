@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
-use auth::Principal;
+use auth::Subject;
 use axum::body::Bytes;
 use common::run::{RunId, WorkerId};
 use futures_util::stream::unfold;
@@ -147,8 +147,8 @@ impl Runs for RunsService {
             self.dashboard.as_ref().map_err(|why| {
                 Status::failed_precondition(format!("this coordinator has no dashboard: {why}"))
             })?;
-        let url = match request.extensions().get::<Principal>() {
-            Some(Principal::Token { id, .. }) => {
+        let url = match request.extensions().get::<Subject>() {
+            Some(Subject::Token { id, .. }) => {
                 format!("{url}/login/{}", sessions.links.add(*id))
             }
             _ => format!("{url}/"),
@@ -272,7 +272,7 @@ impl RunsService {
 
 /// Returns the name of the caller's token or certificate.
 fn by<T>(request: &Request<T>) -> By {
-    request.extensions().get::<Principal>().and_then(Principal::name).cloned()
+    request.extensions().get::<Subject>().and_then(Subject::name).cloned()
 }
 
 pub(super) fn not_found(run: RunId) -> Status {

@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, str::FromStr, sync::Arc, time::Duration};
 
-use auth::{NewToken, Principal, Role, TokenAuthError};
+use auth::{NewToken, Role, Subject, TokenAuthError};
 use axum::{
     Json,
     extract::{Path, State},
@@ -137,7 +137,7 @@ pub(super) async fn workers(
     }))
 }
 
-pub(super) type Caller = axum::Extension<Principal>;
+pub(super) type Caller = axum::Extension<Subject>;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{AuthError, Call, CallerCredential, Peer, Principal, TrackedBody, http_access};
+use auth::{AuthError, Call, CallerCredential, Peer, Subject, TrackedBody, http_access};
 use axum::{
     Json,
     body::{Body, Bytes},
@@ -178,7 +178,7 @@ pub(super) async fn not_found(request: Request) -> Response {
 /// The content type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
-/// Authorizes a request and passes it on with its [`Principal`] as an extension.
+/// Authorizes a request and passes it on with its [`Subject`] as an extension.
 pub(super) async fn authorize(
     State(app): State<App>,
     mut request: Request,
@@ -189,9 +189,9 @@ pub(super) async fn authorize(
     let method = request.method().clone();
     let for_people = wants_page(&request, &route);
     let answered = match authorized(&app, &route, &request) {
-        Ok((principal, call)) => {
-            let ended = app.authenticator.until_ended(&principal);
-            request.extensions_mut().insert(principal);
+        Ok((subject, call)) => {
+            let ended = app.authenticator.until_ended(&subject);
+            request.extensions_mut().insert(subject);
             // Removed so that it cannot be logged.
             request.headers_mut().remove(header::AUTHORIZATION);
             match timeout(ANSWER_TIMEOUT, next.run(request)).await {
@@ -222,11 +222,7 @@ pub(super) async fn authorize(
 }
 
 /// Returns the caller and its call, which holds the connection during the answer.
-fn authorized(
-    app: &App,
-    route: &str,
-    request: &Request,
-) -> Result<(Principal, Arc<Call>), Refusal> {
+fn authorized(app: &App, route: &str, request: &Request) -> Result<(Subject, Arc<Call>), Refusal> {
     let method = request.method();
     let host = requested_host(request)?;
     check_host(app, host.as_ref())?;
@@ -242,9 +238,9 @@ fn authorized(
         Some(token) => Some(CallerCredential::Bearer(token)),
         None => open().map(CallerCredential::Session),
     };
-    let principal = app.authenticator.authenticate(access, peer, credential)?;
-    let call = app.usage.start_call(&principal, peer.map(|peer| &peer.activity))?;
-    Ok((principal, Arc::new(call)))
+    let subject = app.authenticator.authenticate(access, peer, credential)?;
+    let call = app.usage.start_call(&subject, peer.map(|peer| &peer.activity))?;
+    Ok((subject, Arc::new(call)))
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {

@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use auth::{Access, CallerCredential, Peer, Principal, Role, parse_token};
+use auth::{Access, CallerCredential, Peer, Role, Subject, parse_token};
 use axum::{
     Form,
     extract::{Path, Request, State},
@@ -242,11 +242,11 @@ impl Reader {
     pub(super) fn of(app: &App, request: &Request) -> Self {
         let session = session(request.headers());
         let logged_in = session.is_some_and(|session| app.sessions.open.find(session).is_some());
-        let operator = match request.extensions().get::<Principal>() {
-            Some(Principal::Token { role, .. } | Principal::Certificate { role, .. }) => {
+        let operator = match request.extensions().get::<Subject>() {
+            Some(Subject::Token { role, .. } | Subject::Certificate { role, .. }) => {
                 *role == Role::Operator
             }
-            Some(Principal::Anonymous) => true,
+            Some(Subject::Anonymous) => true,
             None => false,
         };
         let tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.tls);
