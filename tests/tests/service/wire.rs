@@ -243,28 +243,39 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
 async fn a_parked_task_is_freed_by_retry() -> anyhow::Result<()> {
     let mut scene = Scene::new().await?;
     let poison = scene.grants[0];
-    let mut release_all = scene.worker.request(Vec::new(), 0.0);
-    release_all.draining = true;
-    scene.worker.sync(release_all).await?;
+    let mut workers = Vec::new();
     for id in 10..15 {
-        let mut worker = HandWorker::connect(&scene.service, id).await?;
         // Failures of workers that have not delivered a first count do not count.
-        let (mut partials, mut has_counted) = (Vec::new(), false);
-        let first_counts = async {
+        let mut worker = HandWorker::connect(&scene.service, id).await?;
+        let first_count = async {
             loop {
-                let reply = worker.call(partials, 1.0).await?;
+                let grants = worker.call(Vec::new(), 1.0).await?.grants;
+                let reply = worker.call(grants.iter().map(count).collect(), 0.0).await?;
                 let mut verdicts = reply.acknowledgements.iter().map(|answer| answer.verdict);
-                has_counted |= verdicts.any(|verdict| verdict == Verdict::Accepted);
-                assert!(!reply.grants.is_empty(), "the task is granted before the others are done");
-                let (is_poison, others): (Vec<&Grant>, Vec<&Grant>) =
-                    reply.grants.iter().partition(|grant| grant.lease.task == poison.lease.task);
-                match is_poison[..] {
-                    [grant] if has_counted => return anyhow::Ok(held(grant)),
-                    _ => partials = others.into_iter().map(count).collect(),
+                if verdicts.any(|verdict| verdict == Verdict::Accepted) {
+                    return anyhow::Ok(());
                 }
             }
         };
-        let lease = within("the task is granted after a count", first_counts).await?;
+        within("a first count is accepted", first_count).await?;
+        workers.push(worker);
+    }
+    let mut release_all = scene.worker.request(Vec::new(), 0.0);
+    release_all.draining = true;
+    scene.worker.sync(release_all).await?;
+    for mut worker in workers {
+        let mut partials = Vec::new();
+        let granted = async {
+            loop {
+                let grants = worker.call(partials, 1.0).await?.grants;
+                assert!(!grants.is_empty(), "the task is granted before the others are done");
+                match grants.iter().find(|grant| grant.lease.task == poison.lease.task) {
+                    Some(grant) => return anyhow::Ok(held(grant)),
+                    None => partials = grants.iter().map(count).collect(),
+                }
+            }
+        };
+        let lease = within("the task is granted", granted).await?;
         let mut begun = worker.request(Vec::new(), 0.0);
         begun.held = vec![HeldLease { started: true, ..lease }];
         worker.sync(begun).await?;
