@@ -25,7 +25,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Reason for every refusal of a barred machine.
+/// Reason for the refusals of a barred machine.
 pub(crate) const BARRED: &str = "this machine is barred after a wrong count and gets no more work: \
                                  check its memory and cooling, then have an operator readmit it";
 
@@ -164,7 +164,7 @@ impl<'a> Snapshot<'a> {
             return Budget { tasks_at_most: budget.tasks_at_most.min(idle_threads), ..budget };
         }
         let part = f64::from(threads) / self.workers.live_threads() as f64;
-        let of_run = known.leases.iter().filter(|(of, _)| *of == run);
+        let of_run = known.leases.range((run, 0)..=(run, TaskIx::MAX));
         let waiting: u64 = of_run.map(|&(_, task)| self.runs[run].cost(task)).sum();
         let most = (pending + waiting as f64) * part / 2.0;
         Budget {

@@ -1,6 +1,5 @@
 //! The fleet: all known workers, by index and by ID. Their tasks are in [`crate::run`].
 
-mod referee;
 mod reputation;
 mod worker;
 
@@ -12,11 +11,10 @@ use std::{
 
 use common::{run::WorkerId, sync::WorkerInfo};
 
-pub use self::referee::RefereeStatus;
+pub use self::worker::RefereeStatus;
 pub(crate) use self::{
-    referee::Referee,
     reputation::Reputation,
-    worker::{REFERENCE_SPEED, SessionUpdate, Speed, Worker},
+    worker::{REFERENCE_SPEED, Referee, SessionUpdate, Worker},
 };
 
 use crate::{

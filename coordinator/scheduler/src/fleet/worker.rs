@@ -1,4 +1,4 @@
-//! One worker: its session, leases and speed.
+//! One worker: its session, leases and speed; and the coordinator's own referee.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -211,6 +211,27 @@ impl Worker {
             declined.until = now + pause;
         }
     }
+}
+
+/// The coordinator's own referee.
+#[derive(Debug, Default)]
+pub(crate) struct Referee {
+    pub(crate) threads: u32,
+    pub(crate) memory_bytes: u64,
+    /// Runs of which the referee could not count a task for lack of memory.
+    pub(crate) given_up: BTreeSet<RunIx>,
+    pub(crate) speed: Speed,
+}
+
+/// Status of the coordinator's own referee.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefereeStatus {
+    /// Number of threads; 0 if there is no referee.
+    pub threads: u32,
+    /// Whether the referee has stopped after a wrong count.
+    pub broken: bool,
+    /// Number of tasks in progress.
+    pub counting: u64,
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ impl Fold {
         };
         for (_, Done { first, second, confirmed, .. }) in self.done() {
             add(first.author, Some(first.count), confirmed != Confirmation::None);
-            // A principal's second count of a task is no second task.
+            // A principal's second count of a task adds nothing.
             let other = second.map(|(author, ..)| author);
             let is_other = |of: &AuthorIx| self.author(*of).1 != self.author(first.author).1;
             if let Some(other) = other.filter(is_other) {

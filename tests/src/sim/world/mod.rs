@@ -330,7 +330,7 @@ impl World {
                     return;
                 }
             }
-            // What workers did since the copy was made is unknown: they return with counts of later leases.
+            // Workers return with counts of leases that the copy does not have.
             Fault::OlderCopy if self.disk.disk().has_copy() => {
                 self.disk.disk().restore_copy();
                 self.coordinator_crash();

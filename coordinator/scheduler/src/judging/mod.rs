@@ -1,4 +1,0 @@
-//! Weighing of evidence: counts that differ, and workers whose counts nobody has confirmed.
-
-mod disputes;
-mod probation;
