@@ -11,7 +11,6 @@ use common::{
     sync::{Grant, SyncReply, SyncRequest},
 };
 
-pub(crate) use self::rechecks::RECHECK_WAIT_MS;
 pub use self::recounts::{Recount, RecountPurpose, Verifying};
 
 use crate::{
@@ -44,7 +43,7 @@ const FIRST_TASKS_PER_THREAD: usize = 2;
 const SINGLES_FRACTION: f64 = 0.02;
 
 /// Age of a lease at which another worker may get a backup copy.
-pub(crate) const BACKUP_AFTER_MS: Ticks = 10_000;
+const BACKUP_AFTER_MS: Ticks = 10_000;
 
 /// Work that may still be granted in one reply.
 #[derive(Clone, Copy, Debug)]

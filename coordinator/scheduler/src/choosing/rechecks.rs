@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Time for which a recheck waits for a worker with another token or kernel.
-pub(crate) const RECHECK_WAIT_MS: Ticks = 60_000;
+pub(super) const RECHECK_WAIT_MS: Ticks = 60_000;
 
 /// Maximum number of waiting tasks that are considered for one worker.
 const MAX_SCANNED_RECHECKS: usize = 4_096;

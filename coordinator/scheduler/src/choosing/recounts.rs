@@ -15,7 +15,7 @@ use common::{
     text::{age, thousands},
 };
 
-use super::{Choice, MAX_SCANNED, RECHECK_WAIT_MS};
+use super::{Choice, MAX_SCANNED, rechecks::RECHECK_WAIT_MS};
 use crate::{
     clock::Ticks,
     fleet::{OWN_REFEREE, REFERENCE_SPEED, Referee, RefereeStatus, RunIx, WorkerIx},
