@@ -206,7 +206,7 @@ pub struct Options {
     #[arg(long, value_name = "KERNEL", default_value = "auto", help_heading = COUNTING)]
     pub kernel: KernelChoice,
 
-    /// Referee threads of this process: at idle priority, they recount disputed tasks and tasks
+    /// Referee threads of this process: they recount disputed tasks, and at idle priority tasks
     /// selected at random. off: disputes stay open unless a worker's token is trusted [default: 1; with
     /// --local, off]
     #[arg(long, value_name = "THREADS|off", help_heading = COUNTING)]

@@ -1,7 +1,7 @@
 //! The referee's threads, which recount disputed and randomly selected tasks.
 //!
-//! The scheduler selects the tasks. The threads run at idle priority, except for disputes that alone
-//! block the end of a run, and allocate memory only while they count.
+//! The scheduler selects the tasks. The threads run at idle priority, except for disputes and for counts that
+//! alone block the end of a run, and allocate memory only while they count.
 
 use std::{
     ops::ControlFlow,
@@ -182,8 +182,8 @@ impl Thread {
         recount: &Recount,
         kernel: Kernel,
     ) -> Result<(u64, Duration), Failure> {
-        let (yields, blocks_end) = (recount.purpose != RecountPurpose::Dispute, recount.blocks_end);
-        self.run_self_test(yields, blocks_end).await?;
+        let (yields, is_urgent) = (recount.purpose != RecountPurpose::Dispute, recount.is_urgent);
+        self.run_self_test(yields, is_urgent).await?;
         let config = CounterConfig {
             memory_bytes: self.budget.bytes_per_thread(),
             orientation: recount.orientation,
@@ -191,16 +191,16 @@ impl Thread {
             ..CounterConfig::best(0)
         };
         let task = recount.task;
-        self.run(yields, blocks_end, move |stop| count(&plan, task, &config, stop)).await?
+        self.run(yields, is_urgent, move |stop| count(&plan, task, &config, stop)).await?
     }
 
     /// Runs a self-test if it is due.
-    async fn run_self_test(&mut self, yields: bool, blocks_end: bool) -> Result<(), Failure> {
+    async fn run_self_test(&mut self, yields: bool, is_urgent: bool) -> Result<(), Failure> {
         if self.tested.is_some_and(|tested| tested.elapsed() < SELF_TEST_INTERVAL) {
             return Ok(());
         }
         let kernel = self.budget.kernel;
-        let tested = self.run(yields, blocks_end, move |_| self_test::run(kernel)).await?;
+        let tested = self.run(yields, is_urgent, move |_| self_test::run(kernel)).await?;
         tested.map_err(|wrong| {
             Failure::Unfit(format!("{wrong}; this machine's memory or CPU may be faulty"))
         })?;
@@ -208,12 +208,12 @@ impl Thread {
         Ok(())
     }
 
-    /// Runs `work` on a new thread, at idle priority unless it `blocks_end`.
+    /// Runs `work` on a new thread, at idle priority unless it is urgent.
     /// A dispute interrupts work that `yields`.
     async fn run<T: Send + 'static>(
         &self,
         yields: bool,
-        blocks_end: bool,
+        is_urgent: bool,
         work: impl FnOnce(&Stop) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let stop = Stop::default();
@@ -222,7 +222,7 @@ impl Thread {
         let started = thread::Builder::new().name("referee".to_owned()).spawn(move || {
             // A lowered priority cannot be raised again, so every count has its own thread. On systems other
             // than Linux, a priority applies to the whole process.
-            if cfg!(target_os = "linux") && !blocks_end {
+            if cfg!(target_os = "linux") && !is_urgent {
                 for problem in priority::lower() {
                     tracing::debug!("the referee's priority: {problem}");
                 }

@@ -73,8 +73,8 @@ pub struct Recount {
     pub task: TaskId,
     pub orientation: Orientation,
     pub purpose: RecountPurpose,
-    /// Whether the run waits for nothing else: the task is counted at normal priority.
-    pub blocks_end: bool,
+    /// Whether the task is counted at normal priority: its counts conflict, or the run waits for nothing else.
+    pub is_urgent: bool,
     /// Whether this is the task's second recount, with another kernel if available.
     pub again: bool,
 }
@@ -134,10 +134,9 @@ impl<'a> Snapshot<'a> {
             suits.then_some((run, choice, purpose))
         })?;
         let in_run = &self.runs[run];
-        let blocks_end = match purpose {
-            RecountPurpose::Dispute => in_run.has_only_disputes(),
+        let is_urgent = match purpose {
+            RecountPurpose::Dispute | RecountPurpose::Overdue => true,
             RecountPurpose::Random => self.is_verifying(run),
-            RecountPurpose::Overdue => true,
             RecountPurpose::Recheck => in_run.is_counted(),
             RecountPurpose::First => false,
         };
@@ -147,7 +146,7 @@ impl<'a> Snapshot<'a> {
             task: tasks::id(choice.task),
             orientation: choice.orientation,
             purpose,
-            blocks_end,
+            is_urgent,
             again: in_run.disputed_counts(choice.task).iter().any(|of| of.author == OWN_REFEREE),
         };
         Some((run, recount))

@@ -439,9 +439,9 @@ fn name(worker: WorkerId) -> String {
 }
 
 fn recounted(recount: &Recount) -> String {
-    let Recount { task, orientation, purpose, blocks_end, again, .. } = recount;
+    let Recount { task, orientation, purpose, is_urgent, again, .. } = recount;
     let mut text = format!("{purpose:?} {task} {orientation:?}").to_lowercase();
-    for (is_so, word) in [(*blocks_end, " blocks the end"), (*again, " again")] {
+    for (is_so, word) in [(*is_urgent, " urgent"), (*again, " again")] {
         text += if is_so { word } else { "" };
     }
     text
