@@ -293,7 +293,10 @@ impl<'a> Snapshot<'a> {
         run: RunIx,
         tasks: impl Iterator<Item = &'b TaskIx>,
     ) -> f64 {
-        let cost: f64 = tasks.map(|&task| self.runs[run].cost(task) as f64).sum();
+        self.own_seconds(tasks.map(|&task| self.runs[run].cost(task) as f64).sum())
+    }
+
+    fn own_seconds(self, cost: f64) -> f64 {
         cost / (self.own_speed() * f64::from(self.referee.threads.max(1)))
     }
 
@@ -306,14 +309,13 @@ impl<'a> Snapshot<'a> {
             return None;
         }
         let required = self.runs[run].required_recounts(self.config.recounts);
-        let (made, missing): (Vec<_>, Vec<_>) =
-            required.iter().partition(|&&task| self.runs[run].tasks().is_recounted(task));
-        let seconds = || self.referee_seconds(run, missing.iter().copied());
-        Some(Verifying {
-            made: made.len() as u64,
-            required: required.len() as u64,
-            seconds: self.can_count_itself(run).then(seconds),
-        })
+        let tasks = self.runs[run].tasks();
+        let made = required.iter().filter(|&&task| tasks.is_recounted(task)).count() as u64;
+        let required = required.len() as u64;
+        // Idle workers ask for this in every call, so the costs of the tasks are not added up.
+        let mean = tasks.total_cost() as f64 / tasks.size() as f64;
+        let seconds = || self.own_seconds((required - made) as f64 * mean);
+        Some(Verifying { made, required, seconds: self.can_count_itself(run).then(seconds) })
     }
 
     /// Returns whether [`Self::verifying`] returns recounts. Every count asks for this, so the cheap conditions come
