@@ -131,7 +131,7 @@ pub(crate) fn run_state(summary: &RunSummary) -> v1::RunState {
     }
 }
 
-fn outage_text(outage: &Outage) -> String {
+pub(crate) fn outage_text(outage: &Outage) -> String {
     let since = outage.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let since = view::text::moment(since.as_millis().try_into().unwrap_or(u64::MAX));
     format!("the store has not answered since {since}: {}; workers keep their results", outage.why)

@@ -1,6 +1,6 @@
 //! Authentication, authorization, cross-site protection and errors of requests.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use auth::{AuthError, Call, CallerCredential, Peer, Subject, TrackedBody, http_access};
 use axum::{
@@ -19,11 +19,17 @@ use http_body::Frame;
 use maud::html;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
 
 use super::{ANSWER_TIMEOUT, App, layout::page, sessions::session};
-use crate::driver::{RequestError, Stopped};
+use crate::{
+    driver::{RequestError, Stopped},
+    message::outage_text,
+};
+
+/// Time for an answer while the store is away.
+const OUTAGE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The answer to a rejected request.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -194,18 +200,14 @@ pub(super) async fn authorize(
             request.extensions_mut().insert(subject);
             // Removed so that it cannot be logged.
             request.headers_mut().remove(header::AUTHORIZATION);
-            match timeout(ANSWER_TIMEOUT, next.run(request)).await {
+            match in_time(&app, next.run(request)).await {
                 Ok(response) => {
                     // Only readers of streams understand a final message.
                     let kind = response.headers().get(header::CONTENT_TYPE);
                     let ended = ended.filter(|_| kind.is_some_and(|kind| kind == EVENT_STREAM));
                     response.map(|body| Body::new(TrackedBody::new(body, call, ended, last_event)))
                 }
-                Err(_) => Refusal::new(
-                    StatusCode::GATEWAY_TIMEOUT,
-                    "no answer in time; the coordinator is busy, try again",
-                )
-                .into_response(),
+                Err(refusal) => refusal.into_response(),
             }
         }
         Err(refusal) => {
@@ -219,6 +221,24 @@ pub(super) async fn authorize(
     let answered = refusal.map_or(answered, |refusal| error_page(&refusal));
     app.requests.count(&method, &route, answered.status());
     answered
+}
+
+/// Waits for an answer: for a second while the store is away, as the driver then answers nothing that is not
+/// remembered.
+async fn in_time(app: &App, answer: impl Future<Output = Response>) -> Result<Response, Refusal> {
+    let (mut answer, asked) = (pin!(answer), Instant::now());
+    loop {
+        if let Ok(response) = timeout(OUTAGE_PATIENCE, &mut answer).await {
+            return Ok(response);
+        }
+        if let Some(outage) = app.driver.outage() {
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, outage_text(&outage)));
+        }
+        if asked.elapsed() >= ANSWER_TIMEOUT {
+            let message = "no answer in time; the coordinator is busy, try again";
+            return Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, message));
+        }
+    }
 }
 
 /// Returns the caller and its call, which holds the connection during the answer.

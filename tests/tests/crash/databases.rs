@@ -203,12 +203,22 @@ fn outage(cluster: &Cluster) -> String {
     reason.unwrap_or_default().to_owned()
 }
 
-/// Returns a client of a coordinator's HTTP port, which keeps its connection open.
-fn client(http: String) -> impl Fn(&str) -> (u16, String) {
+/// Returns the address of a coordinator's pages once it serves them.
+fn dashboard(serving: &Process) -> String {
+    let line = serving.stderr_line("dashboard at ");
+    line.split("dashboard at ").nth(1).expect("a URL").trim().to_owned()
+}
+
+/// Returns a client of a coordinator's HTTP port, which keeps its connection open and shows a token.
+fn client(http: String, token: Option<String>) -> impl Fn(&str) -> (u16, String) {
     let agent = ureq::Agent::config_builder().http_status_as_error(false).build();
     let agent: ureq::Agent = agent.into();
     move |path| {
-        let mut answer = agent.get(format!("{http}{path}")).call().expect("an answer");
+        let mut request = agent.get(format!("{http}{path}"));
+        if let Some(token) = &token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let mut answer = request.call().expect("an answer");
         (answer.status().as_u16(), answer.body_mut().read_to_string().expect("text"))
     }
 }
@@ -225,7 +235,7 @@ fn a_standby_answers_probes_and_names_the_leader_until_it_leads() {
     let standby = in_database(&url, &cluster.standby(), &["--http", "127.0.0.1:0"]);
     standby.stderr_line("Standby: ");
     let line = standby.stderr_line("probes and metrics on ");
-    let get = client(line.replace("  probes and metrics on ", "http://"));
+    let get = client(line.replace("  probes and metrics on ", "http://"), None);
     assert_eq!([get("/healthz").0, get("/readyz").0], [200, 503]);
     let metrics = get("/metrics").1;
     assert!(metrics.contains("queens_leader_heartbeat_age_seconds "), "{metrics}");
@@ -247,9 +257,7 @@ fn probes_metrics_and_status_name_an_outage_while_it_lasts() {
     let cluster =
         Cluster::new(&[&SMALL.run[..], &["--http", "127.0.0.1:0", "--insecure"]].concat());
     let serving = in_database(&url, &cluster, &[]);
-    let line = serving.stderr_line("dashboard at ");
-    let http = line.split("dashboard at ").nth(1).expect("a URL").trim();
-    let get = client(http.to_owned());
+    let get = client(dashboard(&serving), None);
     let outage = || {
         let status: Value = serde_json::from_str(&get("/api/v1/status").1).expect("JSON");
         let metrics = get("/metrics").1;
@@ -282,13 +290,18 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     server.ask("postgres", &format!("CREATE TABLESPACE small LOCATION '{place}'"));
     server.ask("postgres", "CREATE DATABASE queens TABLESPACE small");
     let (url, journal) = (server.url("queens"), Journal(&server));
-    let cluster = Cluster::new(&SMALL.run);
+    let cluster = Cluster::new(&[&SMALL.run[..], &["--http", "127.0.0.1:0"]].concat());
     let serving = in_database(&url, &cluster, &[]);
-    serving.stderr_line("listening on");
+    let pages = dashboard(&serving);
+    let operator = find_join(&cluster.data_dir(), Role::Operator).expect("a join string");
+    let get = client(pages, Some(operator.token().expose()));
     let slow = cluster.worker("slow");
     journal.grows(0);
     disk.fill();
     wait_until("the status names the outage", || outage(&cluster).contains("disk is full"));
+    // Nobody has read the events before.
+    let (code, answer) = get("/api/v1/events");
+    assert!(code == 503 && answer.contains("disk is full"), "{code}: {answer}");
     let warning = serving.stderr_line("disk is full");
     assert!(warning.contains("free space there"), "{warning}");
     let lines = journal.lines();
