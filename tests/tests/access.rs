@@ -10,7 +10,7 @@ use std::{
     process::Command,
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use auth::{Access, Authenticator, CALLS, NewToken, PkiFiles, Role};
@@ -27,7 +27,6 @@ use tests::{
     process::{End, Process, command, coordinator, queensctl, wait_until, worker},
     service::{Service, bind_port, find_join},
 };
-use time::OffsetDateTime;
 use tonic::{Code, Request, Status, client::Grpc, codegen::http::uri::PathAndQuery};
 use tonic_prost::ProstCodec;
 
@@ -67,9 +66,13 @@ impl Pki {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI(uri.try_into().expect("ASCII"))];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let now = OffsetDateTime::now_utc();
-        params.not_before = now + time::Duration::days(days.start);
-        params.not_after = now + time::Duration::days(days.end);
+        let now = SystemTime::now();
+        let at = |day: i64| {
+            let span = Duration::from_hours(24 * day.unsigned_abs());
+            if day < 0 { now - span } else { now + span }
+        };
+        params.not_before = at(days.start).into();
+        params.not_after = at(days.end).into();
         self.sign(file, params)
     }
 

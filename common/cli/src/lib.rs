@@ -1,5 +1,6 @@
 //! Code shared by the programs: terminal, log, environment, exit codes, resources.
 
+pub mod date;
 pub mod duration;
 pub mod environment;
 pub mod exit;

@@ -4,10 +4,9 @@ use std::{
     fmt::Display,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{self, Instant},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use ::time::{Duration, OffsetDateTime};
 use common::text::{Escaped, is_name};
 use proto::connect::{BadTlsFile, CaHash, Identity, SERVER_NAME, TlsFile, TrustedCa, names_of};
 use rcgen::{
@@ -31,19 +30,22 @@ use tokio_rustls::{
 use crate::{AuthError, Role, Subject};
 
 /// Tolerance for slow clocks: certificates are valid from this long before now.
-const BACKDATED: Duration = Duration::days(2);
+const BACKDATED: Duration = Duration::from_hours(2 * 24);
 
 /// The lifetime of an authority, longer than any run.
-const AUTHORITY_LIFETIME: Duration = Duration::days(20 * 365);
+const AUTHORITY_LIFETIME: Duration = Duration::from_hours(20 * 365 * 24);
 
 /// The lifetime of a server certificate; see [`RENEW_INTERVAL`].
-const CERTIFICATE_LIFETIME: Duration = Duration::days(90);
+const CERTIFICATE_LIFETIME: Duration = Duration::from_hours(90 * 24);
+
+/// About the year 9900, before which clocks are believed.
+const LAST_DATE: Duration = Duration::from_hours(7_930 * 365 * 24);
 
 /// The interval after which a serving coordinator renews its own certificate.
-pub(crate) const RENEW_INTERVAL: time::Duration = time::Duration::from_secs(30 * 86_400);
+pub(crate) const RENEW_INTERVAL: Duration = Duration::from_hours(30 * 24);
 
 /// The interval between reads of PKI files; also the pause after a failed renewal.
-const RELOAD_INTERVAL: time::Duration = time::Duration::from_secs(60);
+const RELOAD_INTERVAL: Duration = Duration::from_mins(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
@@ -108,7 +110,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, "queens coordinator");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        (params.not_before, params.not_after) = validity(now_unix_ms, CERTIFICATE_LIFETIME);
+        set_validity(&mut params, now_unix_ms, CERTIFICATE_LIFETIME);
         let key = KeyPair::generate()?;
         // A signature depends only on the issuer's name and key.
         let issuer = Issuer::new(authority_params(now_unix_ms), &self.key);
@@ -127,22 +129,23 @@ fn authority_params(now_unix_ms: u64) -> CertificateParams {
     params.distinguished_name.push(DnType::CommonName, "queens coordinator's own authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    (params.not_before, params.not_after) = validity(now_unix_ms, AUTHORITY_LIFETIME);
+    set_validity(&mut params, now_unix_ms, AUTHORITY_LIFETIME);
     params
 }
 
-fn validity(now_unix_ms: u64, lifetime: Duration) -> (OffsetDateTime, OffsetDateTime) {
-    let seconds = i64::try_from(now_unix_ms / 1000).unwrap_or(0);
-    // With an unrepresentable time, certificates are dated 1970 and clients reject them.
-    let now = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    (now - BACKDATED, now + lifetime)
+fn set_validity(params: &mut CertificateParams, now_unix_ms: u64, lifetime: Duration) {
+    // A certificate cannot name a year after 9999. With such a clock, it is dated 1970 and clients reject it.
+    let now = Duration::from_millis(now_unix_ms);
+    let now = if now < LAST_DATE { UNIX_EPOCH + now } else { UNIX_EPOCH };
+    params.not_before = (now - BACKDATED).into();
+    params.not_after = (now + lifetime).into();
 }
 
 /// The certificate that handshakes present, until a newer one replaces it.
 #[derive(Debug)]
 pub(crate) struct ServerCertificate {
     state: Mutex<Renewable>,
-    interval: time::Duration,
+    interval: Duration,
 }
 
 #[derive(Debug)]
@@ -152,7 +155,7 @@ struct Renewable {
 }
 
 impl ServerCertificate {
-    pub(crate) fn new(key: Arc<CertifiedKey>, interval: time::Duration) -> Arc<Self> {
+    pub(crate) fn new(key: Arc<CertifiedKey>, interval: Duration) -> Arc<Self> {
         let due = Instant::now() + interval;
         Arc::new(Self { state: Mutex::new(Renewable { key, due }), interval })
     }

@@ -1,9 +1,11 @@
 //! Numbers, times, sentences and tables as text.
 
 use common::run::RunId;
-use time::OffsetDateTime;
 
-pub use cli::terminal::eprint_line;
+pub use cli::{
+    date::{date, minute, moment},
+    terminal::eprint_line,
+};
 pub use common::text::{
     WIDTH, abbreviated, age, between, check_name, check_outcome, check_text, durations, estimated,
     labeled, method_name, percent, plural, rough, shortened, span, thousands, wrapped,
@@ -40,11 +42,6 @@ pub fn disputed_number(listed: &[u64]) -> String {
     }
 }
 
-/// Formats Unix milliseconds as a date in UTC.
-pub fn date(unix_ms: u64) -> String {
-    utc(unix_ms, |at| at.date().to_string())
-}
-
 /// Lists the first three names and the number of the others.
 pub fn some_of(names: &[&str], number: u64) -> String {
     let shown = &names[..names.len().min(3)];
@@ -54,23 +51,6 @@ pub fn some_of(names: &[&str], number: u64) -> String {
         (more, []) => format!("(not listed): {}", thousands(more.into())),
         (more, _) => format!("{} and {} more", shown.join(", "), thousands(more.into())),
     }
-}
-
-/// Formats Unix milliseconds as a date and a time of day in UTC.
-pub fn moment(unix_ms: u64) -> String {
-    utc(unix_ms, |at| format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()))
-}
-
-/// Formats like [`moment`], without the time zone; with the year if `with_year`.
-pub fn minute(unix_ms: u64, with_year: bool) -> String {
-    let text = moment(unix_ms);
-    let text = text.trim_end_matches(" UTC");
-    if with_year { text } else { text.get(5..).unwrap_or(text) }.to_owned()
-}
-
-fn utc(unix_ms: u64, format: impl Fn(OffsetDateTime) -> String) -> String {
-    let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
-    OffsetDateTime::from_unix_timestamp(seconds).map_or_else(|_| "never".to_owned(), format)
 }
 
 /// Formats a time span in its largest unit; a short one with a decimal.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use cli::{
+    date::moment,
     exit::Exit,
     terminal::{StatusBar, TerminalOptions, eprint_info, eprint_line},
     threads::{default_name, host_name},
@@ -14,7 +15,7 @@ use common::{
     sync::PackageRequest,
     text::{core_time, plural},
 };
-use worker::package::{self, Count, Submission, moment, results_file};
+use worker::package::{self, Count, Submission, results_file};
 
 use super::{
     fail, finish,

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use cli::date::moment;
 use common::{
     kernel::Kernel,
     plan::{Plan, PlanSpec},
@@ -67,12 +68,6 @@ const CALL_INTERVAL_MS: u64 = 1_000;
 fn now_unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Formats a time as `2026-12-12 09:30 UTC`.
-pub fn moment(unix_ms: u64) -> String {
-    let at = i64::try_from(unix_ms).ok().and_then(chrono::DateTime::from_timestamp_millis);
-    at.map_or_else(|| "never".to_owned(), |at| at.format("%Y-%m-%d %H:%M UTC").to_string())
 }
 
 /// Returns a path with a suffix: `lab.package` and `.secret`.
