@@ -30,13 +30,21 @@ use proto::{
         work_queue_server::{WorkQueue, WorkQueueServer},
     },
 };
+use reqwest::{blocking::Client, redirect::Policy};
 use scheduler::{Config, Scheduler, ledger::Recheck};
 use store::{Clock, MemoryStore, RunManifest, SecretStore, Store};
 use tokio::{net::TcpListener, sync::oneshot};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
-use crate::process::within;
+use crate::process::{PATIENCE, within};
+
+/// Returns an HTTP client that keeps its connection open and follows no redirect.
+pub fn http_client() -> Client {
+    install_crypto();
+    let client = Client::builder().tls_certs_only([]).no_proxy().redirect(Policy::none());
+    client.timeout(PATIENCE).build().expect("a client")
+}
 
 /// Returns a role's join string in the data directory of a started coordinator.
 pub fn find_join(data_dir: &Path, role: Role) -> anyhow::Result<JoinString> {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tests::{
     cluster::{Cluster, SmallDisk},
     process::{End, Process, coordinator, queensctl, wait_until},
-    service::{Recorder, find_join},
+    service::{Recorder, find_join, http_client},
 };
 
 use super::{CountedBoard, LARGE, SMALL, accepted, check_acknowledged, number};
@@ -211,15 +211,15 @@ fn dashboard(serving: &Process) -> String {
 
 /// Returns a client of a coordinator's HTTP port, which keeps its connection open and shows a token.
 fn client(http: String, token: Option<String>) -> impl Fn(&str) -> (u16, String) {
-    let agent = ureq::Agent::config_builder().http_status_as_error(false).build();
-    let agent: ureq::Agent = agent.into();
+    let client = http_client();
     move |path| {
-        let mut request = agent.get(format!("{http}{path}"));
-        if let Some(token) = &token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let mut answer = request.call().expect("an answer");
-        (answer.status().as_u16(), answer.body_mut().read_to_string().expect("text"))
+        let request = client.get(format!("{http}{path}"));
+        let request = match &token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let answer = request.send().expect("an answer");
+        (answer.status().as_u16(), answer.text().expect("text"))
     }
 }
 

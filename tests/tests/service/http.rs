@@ -11,11 +11,13 @@ use proto::{
     connect::{CoordinatorEndpoint, JoinString},
     v1::{WatchStatusRequest, runs_client::RunsClient},
 };
+use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
+use store::run_off_runtime;
 use tests::{
     cluster::Cluster,
     process::{PATIENCE, Process, queensctl, within},
-    service::find_join,
+    service::{find_join, http_client},
 };
 
 /// An answer with any status.
@@ -23,7 +25,7 @@ use tests::{
 pub(super) struct Answer {
     pub(super) code: u16,
     pub(super) body: String,
-    headers: ureq::http::HeaderMap,
+    headers: HeaderMap,
 }
 
 impl Answer {
@@ -39,28 +41,19 @@ impl Answer {
 
 /// Makes a request to `url` with these headers; a body is sent as JSON.
 pub(super) fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: Option<&str>) -> Answer {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .timeout_global(Some(PATIENCE))
-        .build()
-        .into();
-    let mut request = ureq::http::Request::builder().method(method).uri(url);
+    let method: Method = method.parse().expect("a method");
+    let mut request = http_client().request(method, url);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let answer = match body {
-        Some(body) => {
-            let request = request.header("content-type", "application/json");
-            agent.run(request.body(body.to_owned()).expect("a sound request"))
-        }
-        None => agent.run(request.body(()).expect("a sound request")),
-    };
-    let mut answer = answer.unwrap_or_else(|error| panic!("{method} {url}: {error}"));
+    if let Some(body) = body {
+        request = request.header("content-type", "application/json").body(body.to_owned());
+    }
+    let answer = request.send().unwrap_or_else(|error| panic!("{url}: {error:?}"));
     Answer {
         code: answer.status().as_u16(),
         headers: answer.headers().clone(),
-        body: answer.body_mut().read_to_string().expect("text"),
+        body: answer.text().expect("text"),
     }
 }
 
@@ -525,7 +518,8 @@ async fn open_streams_end_with_their_token_and_say_why() {
 
     let host = fixture.http.strip_prefix("http://").unwrap();
     let bearer = viewer["bearer"].as_str().unwrap();
-    let run = fixture.get("/api/v1/runs").json()["runs"][0]["run"].as_str().unwrap().to_owned();
+    let runs = run_off_runtime(|| fixture.get("/api/v1/runs").json());
+    let run = runs["runs"][0]["run"].as_str().unwrap();
     let mut page = TcpStream::connect(host).unwrap();
     page.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(
