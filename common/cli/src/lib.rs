@@ -1,6 +1,7 @@
 //! Code shared by the programs: terminal, log, environment, exit codes, resources.
 
 pub mod date;
+pub mod documents;
 pub mod duration;
 pub mod environment;
 pub mod exit;

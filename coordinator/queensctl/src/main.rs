@@ -18,7 +18,8 @@ use std::process::ExitCode;
 
 use clap::{Args as _, Parser, Subcommand};
 use cli::{
-    environment::{self, FlagDependency, Group},
+    documents::Group,
+    environment::{self, FlagDependency},
     exit::{BadUsage, Exit},
     terminal::TerminalOptions,
 };
@@ -275,6 +276,6 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_variable_and_every_command_examples() {
-        environment::check_examples::<Options>(&NEEDS);
+        cli::documents::check_examples::<Options>(&NEEDS);
     }
 }

@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_variable_and_every_command_examples() {
-        environment::check_examples::<Options>(&NEEDS);
+        cli::documents::check_examples::<Options>(&NEEDS);
     }
 
     #[test]

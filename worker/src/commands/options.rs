@@ -376,6 +376,6 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_variable_and_every_command_examples() {
-        environment::check_examples::<Cli>(&NEEDS);
+        cli::documents::check_examples::<Cli>(&NEEDS);
     }
 }
