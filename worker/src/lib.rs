@@ -80,8 +80,8 @@ pub enum WorkerError {
 #[doc(hidden)]
 pub fn spool_line(bytes: &[u8]) {
     for text in [bytes, &common::sealed::resealed(bytes)] {
-        spool::line::round_trip(text);
-        package::round_trip(text);
+        spool::line::round_trip::<spool::line::SpoolLine>(text);
+        package::round_trip_of_line(text);
     }
 }
 

@@ -25,13 +25,13 @@ use common::{
     method::Layout,
     plan::{PlanHash, PlanSpec, TaskId},
     run::{Epoch, LeaseKey, Partial, Proof, RunId, TaskRef, WorkerId},
-    sealed::{self, as_text},
+    sealed::as_text,
     sync::Grant,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{PackageError, beside};
-use crate::spool::line::SpoolLine;
+use crate::spool::line::{SealedLine, SpoolLine, round_trip};
 
 const VERSION: u32 = 1;
 
@@ -128,28 +128,13 @@ impl Line {
         let (task, orientation) = (task.task.0, grant.orientation);
         Self::Task { task, epoch, granted_unix_ms, proof, orientation }
     }
-
-    /// Appends the line, with its line end.
-    pub(super) fn write(&self, to: &mut Vec<u8>) {
-        let start = to.len();
-        serde_json::to_writer(&mut *to, self).expect("strings and numbers into memory");
-        sealed::seal(to, start);
-        to.push(b'\n');
-    }
-
-    fn read(line: &[u8]) -> Option<Self> {
-        serde_json::from_slice(&sealed::open(line).ok()?).ok()
-    }
 }
 
-/// Checks that bytes are either rejected or survive a round trip.
-pub(crate) fn round_trip(text: &[u8]) {
-    if let Some(line) = Line::read(text) {
-        let mut written = Vec::new();
-        line.write(&mut written);
-        assert_eq!(written.pop(), Some(b'\n'));
-        assert_eq!(Line::read(&written), Some(line));
-    }
+impl SealedLine for Line {}
+
+/// Checks that bytes are either rejected as a line or survive a round trip.
+pub(crate) fn round_trip_of_line(text: &[u8]) {
+    round_trip::<Line>(text);
 }
 
 /// Returns the bytes of a package.

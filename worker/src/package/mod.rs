@@ -33,13 +33,16 @@ use proto::{
 use tokio::task::spawn_blocking;
 
 pub use self::file::Lines;
-pub(crate) use self::file::round_trip;
+pub(crate) use self::file::round_trip_of_line;
 
 use self::file::{Contents, Header, Line, Results, SelfTests};
 use crate::{
     config::{Coordinator, InProcess, machine_number},
     link::transport::Transport,
-    spool::{self, Identity, line::SpoolLine},
+    spool::{
+        self, Identity,
+        line::{SealedLine as _, SpoolLine},
+    },
 };
 
 /// Reason why a package cannot be used.

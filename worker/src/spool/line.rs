@@ -10,6 +10,8 @@
 //! ```
 //! Lines are not wrapped as shown here. A test freezes the bytes.
 
+use std::fmt::Debug;
+
 use common::{
     count::Orientation,
     kernel::KernelName,
@@ -17,7 +19,7 @@ use common::{
     run::{Epoch, LeaseKey, Partial, Proof, RunId, TaskRef},
     sealed::{self, as_text},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -121,9 +123,12 @@ impl SpoolLine {
         };
         (lease, partial)
     }
+}
 
+/// A line of JSON with a checksum in a file of the worker.
+pub(crate) trait SealedLine: Serialize + DeserializeOwned {
     /// Appends the line, with its line end.
-    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+    fn write(&self, to: &mut Vec<u8>) {
         let start = to.len();
         serde_json::to_writer(&mut *to, self).expect("strings and numbers into memory");
         sealed::seal(to, start);
@@ -131,18 +136,20 @@ impl SpoolLine {
     }
 
     /// Reads a line without its line end; `None` unless every byte is valid.
-    pub(crate) fn read(line: &[u8]) -> Option<Self> {
+    fn read(line: &[u8]) -> Option<Self> {
         serde_json::from_slice(&sealed::open(line).ok()?).ok()
     }
 }
 
+impl SealedLine for SpoolLine {}
+
 /// Checks that bytes are either rejected or survive a round trip.
-pub(crate) fn round_trip(text: &[u8]) {
-    if let Some(line) = SpoolLine::read(text) {
+pub(crate) fn round_trip<L: SealedLine + PartialEq + Debug>(text: &[u8]) {
+    if let Some(line) = L::read(text) {
         let mut written = Vec::new();
         line.write(&mut written);
         assert_eq!(written.pop(), Some(b'\n'));
-        assert_eq!(SpoolLine::read(&written), Some(line));
+        assert_eq!(L::read(&written), Some(line));
     }
 }
 

@@ -26,7 +26,7 @@ use proto::connect::claim_folder;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 pub(crate) use identity::Identity;
-use line::SpoolLine;
+use line::{SealedLine as _, SpoolLine};
 
 use crate::{config::SpoolChoice, engine::SpoolWrite};
 
