@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use common::{
     board::Board,
+    compute::kernel::Kernel,
     frames::Survey,
     join::{HJoin, Optimization},
-    kernel::Kernel,
     test_fixture::random_from,
 };
 

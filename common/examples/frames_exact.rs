@@ -4,7 +4,7 @@
 use common::{
     count::{Counter, CounterConfig, SetupError},
     method::Layout,
-    tally::total,
+    solutions::tally::total,
     test_fixture::{plan, published, task_counts},
 };
 

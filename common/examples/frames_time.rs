@@ -3,7 +3,7 @@
 //!
 //! Counts all tasks of the board's plan, the first K in the plan's pseudo-random order, or a random
 //! sample, by one crew of threads, and prints the estimated time of the whole board. A sample makes
-//! this estimate unbiased, with a 95 % interval (`common::sample`). Seconds are CPU seconds of the
+//! this estimate unbiased, with a 95 % interval (`common::estimate::sample`). Seconds are CPU seconds of the
 //! leading thread; a unit's wall seconds are printed next to them.
 
 #[path = "support/cpu.rs"]
@@ -13,12 +13,12 @@ use std::{collections::HashMap, ops::ControlFlow, time::Instant};
 
 use common::{
     board::Board,
+    compute::kernel::Kernel,
     count::{Counter, CounterConfig, NoProgress, Orientation},
-    kernel::Kernel,
+    estimate::sample::Sample,
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    sample::Sample,
-    symmetric::{half_turn, quarter_turn},
+    solutions::symmetric::{half_turn, quarter_turn},
     test_fixture::random_from,
 };
 

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use crate::{
     board::Board,
+    compute::kernel::{Kernel, KernelName, MissingKernel},
     count::SetupError,
     crew_layout::{Crews, Machine},
-    kernel::{Kernel, KernelName, MissingKernel},
     method::{Layout, Method, UnknownName},
     plan::{Plan, PlanSpec},
 };

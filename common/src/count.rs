@@ -9,7 +9,7 @@ use crate::{
     rows,
 };
 
-pub use crate::setup::{
+pub use crate::compute::setup::{
     CountError, CounterConfig, NoProgress, Orientation, ProgressSink, SetupError,
 };
 

@@ -6,13 +6,13 @@
 use std::{fmt, num::NonZeroU16};
 
 use crate::{
+    compute::setup::SetupError,
     frames,
     plan::{Division, Plan},
     rows,
-    setup::SetupError,
 };
 
-pub use crate::setup::Needs;
+pub use crate::compute::setup::Needs;
 
 /// Resources for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

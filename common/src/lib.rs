@@ -32,20 +32,20 @@ mod tests;
 pub mod text;
 
 /// Configuration, kernel and threads of a count.
-mod compute {
+pub mod compute {
     pub(crate) mod crew;
     pub mod kernel;
     pub(crate) mod setup;
 }
 
 /// Estimates from a random sample of tasks: solutions, and the time of a run.
-mod estimate {
+pub mod estimate {
     pub mod forecast;
     pub mod sample;
 }
 
 /// Identifiers, results and calls that workers and the coordinator exchange.
-mod messages {
+pub mod messages {
     pub mod hex;
     pub mod limits;
     pub mod recheck;
@@ -55,15 +55,8 @@ mod messages {
 }
 
 /// Numbers of solutions: published counts, totals, symmetry classes.
-mod solutions {
+pub mod solutions {
     pub mod published;
     pub mod symmetric;
     pub mod tally;
 }
-
-use compute::{crew, setup};
-
-pub use compute::kernel;
-pub use estimate::{forecast, sample};
-pub use messages::{hex, limits, recheck, run, sealed, sync};
-pub use solutions::{published, symmetric, tally};

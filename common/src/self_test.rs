@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{
     board::Board,
+    compute::kernel::Kernel,
     count::{CountError, Counter, CounterConfig, NoProgress, Orientation, SetupError},
     frames,
-    kernel::Kernel,
     method::Layout,
     plan::{Plan, PlanSpec},
-    published::published_counts,
+    solutions::published::published_counts,
 };
 
 /// A wrong or missing count: the results of this thread cannot be trusted.

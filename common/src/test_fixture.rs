@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::{
     board::Board,
+    compute::kernel::Kernel,
     count::{Counter, CounterConfig, NoProgress},
-    kernel::Kernel,
     method::Layout,
     plan::{self, Plan, PlanSpec, TaskId},
-    published::published_counts,
+    solutions::published::published_counts,
 };
 
 /// Returns the plan of a board, with the default task cost.

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 
 use crate::{
     board::Board,
+    compute::kernel::Kernel,
     count::{CountError, Counter, CounterConfig, NoProgress, Orientation, ProgressSink},
-    kernel::Kernel,
     method::{Layout, Method},
     plan::{Plan, TaskId},
     test_fixture::{plan, plan_of_cost, published, task_counts},

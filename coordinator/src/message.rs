@@ -3,10 +3,10 @@
 use std::{cmp::Reverse, collections::BTreeMap, time::SystemTime};
 
 use common::{
+    estimate::sample::{CONFIDENCE, Estimate},
+    messages::run::{RunId, WorkerId},
     plan::Plan,
-    run::{RunId, WorkerId},
-    sample::{CONFIDENCE, Estimate},
-    tally::{Classes, Counts},
+    solutions::tally::{Classes, Counts},
 };
 use proto::v1;
 use scheduler::{

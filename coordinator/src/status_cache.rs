@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::body::Bytes;
-use common::run::RunId;
+use common::messages::run::RunId;
 use proto::v1;
 use store::Outage;
 use tokio::{

@@ -4,17 +4,19 @@ use std::convert::identity;
 
 use common::{
     board::Board,
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
-    limits,
+    messages::{
+        limits,
+        recheck::{MILLION, Recheck},
+        run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, SubmitKey, TaskRef, WorkerId},
+        sync::{
+            Acknowledgement, Grant, HeldLease, PackageRequest, Revocation, SelfTestReport,
+            SyncReply, SyncRequest, Verdict, WorkerInfo,
+        },
+    },
     method::Layout,
     plan::{PlanHash, PlanSpec, TaskId},
-    recheck::{MILLION, Recheck},
-    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, SubmitKey, TaskRef, WorkerId},
-    sync::{
-        Acknowledgement, Grant, HeldLease, PackageRequest, Revocation, SelfTestReport, SyncReply,
-        SyncRequest, Verdict, WorkerInfo,
-    },
     text::{Escaped, is_visible, worker_name},
 };
 

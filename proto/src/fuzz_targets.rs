@@ -1,7 +1,7 @@
 //! Fuzz targets for the parsers of messages, join strings and tokens.
 //! Each takes any bytes and panics if parsed input does not round-trip.
 
-use common::sync::{SyncReply, SyncRequest};
+use common::messages::sync::{SyncReply, SyncRequest};
 use prost::Message;
 
 use crate::{

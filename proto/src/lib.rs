@@ -38,7 +38,7 @@ pub mod connect {
 
 use std::{fmt, str::FromStr};
 
-use common::run::BadId;
+use common::messages::run::BadId;
 use tonic::metadata::{MetadataMap, MetadataValue};
 
 pub use convert::{
@@ -106,7 +106,7 @@ impl FromStr for CallId {
 
     fn from_str(text: &str) -> Result<Self, BadId> {
         // Run identifiers have the same form.
-        text.parse().map(|common::run::RunId(number)| Self(number))
+        text.parse().map(|common::messages::run::RunId(number)| Self(number))
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
             include_bytes!("generated/queens.v1.bin"),
         ];
         let hash = Sha256::digest(files.concat());
-        let hash = common::hex::encode(&hash);
+        let hash = common::messages::hex::encode(&hash);
         let generated = include_str!("generated/sources.sha256").trim();
         assert_eq!(hash, generated, "src/generated differs from its sources: run `just proto`");
     }

@@ -53,7 +53,7 @@ mod tests {
             ["unknown", "passed", "not_applicable", "not_possible", "failed"]
         );
         let kernels = words::<v1::Kernel>();
-        let names = common::kernel::KernelName::ALL.map(|kernel| kernel.to_string());
+        let names = common::compute::kernel::KernelName::ALL.map(|kernel| kernel.to_string());
         assert_eq!(kernels.len(), names.len() + 1);
         assert!(names.iter().all(|name| kernels.contains(name)), "{kernels:?}");
         assert_eq!(words::<v1::Published>(), ["unknown", "matches", "differs", "none"]);

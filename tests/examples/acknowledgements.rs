@@ -10,7 +10,7 @@ use std::{
 };
 
 use auth::{Authenticator, NewToken, Role};
-use common::{run::WorkerId, sync::Verdict};
+use common::messages::{run::WorkerId, sync::Verdict};
 use coordinator::driver::DriverHandle;
 use mimalloc::MiMalloc;
 use proto::connect::CoordinatorEndpoint;

@@ -20,7 +20,7 @@ use accelerator::{Device, Tuning, devices};
 use common::{
     board::Board,
     count::{Counter, CounterConfig, NoProgress},
-    forecast::CostSampler,
+    estimate::forecast::CostSampler,
     method::Layout,
     plan::{Plan, PlanSpec},
     test_fixture::random_from,

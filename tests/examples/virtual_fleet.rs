@@ -12,11 +12,13 @@ use std::{cmp::Reverse, collections::BinaryHeap, process};
 use anyhow::{Context as _, ensure};
 use common::{
     board::Board,
-    kernel::KernelName,
+    compute::kernel::KernelName,
+    messages::{
+        run::{Partial, RunId, SessionId},
+        sync::{Grant, HeldLease, SyncReply, SyncRequest},
+    },
     method::Layout,
     plan::{Plan, PlanSpec},
-    run::{Partial, RunId, SessionId},
-    sync::{Grant, HeldLease, SyncReply, SyncRequest},
 };
 use coordinator::driver::new_manifest;
 use kit::{FakeWorker, held, partial};

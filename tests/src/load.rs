@@ -5,10 +5,12 @@ use std::{env, str::FromStr, time::Duration};
 use anyhow::Context as _;
 use common::{
     board::Board,
+    messages::{
+        run::{Partial, SessionId},
+        sync::{SyncReply, SyncRequest},
+    },
     method::Layout,
     plan::{Plan, PlanSpec},
-    run::{Partial, SessionId},
-    sync::{SyncReply, SyncRequest},
 };
 use kit::{FakeWorker, partial};
 use proto::connect::CoordinatorEndpoint;

@@ -10,9 +10,11 @@ use std::{
 use anyhow::Context as _;
 use auth::{Authenticator, Role, TokenAuth};
 use common::{
+    messages::{
+        run::{Partial, WorkerId},
+        sync::{SyncReply, SyncRequest},
+    },
     plan::Plan,
-    run::{Partial, WorkerId},
-    sync::{SyncReply, SyncRequest},
 };
 use coordinator::{
     driver::{Driver, DriverError, DriverHandle, Submission, new_manifest},

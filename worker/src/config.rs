@@ -10,12 +10,14 @@ use cli::{
 };
 use common::{
     board::Board,
+    compute::kernel::Kernel,
     crew_layout::{Crews, Machine},
-    kernel::Kernel,
+    messages::{
+        run::WorkerId,
+        sync::{SyncReply, SyncRequest},
+    },
     method::Layout,
     plan::{Plan, PlanSpec},
-    run::WorkerId,
-    sync::{SyncReply, SyncRequest},
 };
 use proto::connect::CoordinatorEndpoint;
 

@@ -20,7 +20,7 @@ mod link;
 pub mod local;
 pub mod package;
 mod pool;
-mod spool;
+pub mod spool;
 mod summary;
 #[cfg(test)]
 mod testing;
@@ -31,14 +31,13 @@ use cli::{
     duration::format_duration, memory::MemorySize, memory::numbered, threads::TooLittleMemory,
 };
 use common::{
-    kernel::{Kernel, KernelName},
-    run::SessionId,
-    sync::WorkerInfo,
+    compute::kernel::{Kernel, KernelName},
+    messages::{run::SessionId, sync::WorkerInfo},
     text::plural,
 };
 use tokio::sync::watch;
 
-pub use spool::{SpoolError, stop};
+pub use spool::SpoolError;
 pub use summary::Summary;
 
 use availability::PauseMonitor;
@@ -79,7 +78,7 @@ pub enum WorkerError {
 /// Tests the bytes as they are, and with a corrected checksum.
 #[doc(hidden)]
 pub fn spool_line(bytes: &[u8]) {
-    for text in [bytes, &common::sealed::resealed(bytes)] {
+    for text in [bytes, &common::messages::sealed::resealed(bytes)] {
         spool::line::round_trip::<spool::line::SpoolLine>(text);
         package::round_trip_of_line(text);
     }
@@ -122,7 +121,8 @@ pub async fn run(
         failed_before: false,
     };
     let no_threads = |error| WorkerError::Threads { threads: budget.threads.get(), error };
-    let stop_requested = stop::requested(spool.as_ref().map(|spool| spool.directory.clone()));
+    let stop_requested =
+        spool::stop::requested(spool.as_ref().map(|spool| spool.directory.clone()));
     let shutdown = async {
         tokio::select! {
             () = shutdown => {}

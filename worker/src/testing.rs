@@ -8,13 +8,15 @@ use std::{
 
 use cli::memory::MemorySize;
 use common::{
+    compute::kernel::{Kernel, KernelName},
     count::{CountError, CounterConfig, Orientation, ProgressSink as _},
-    kernel::{Kernel, KernelName},
+    messages::{
+        run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef},
+        sync::{Acknowledgement, Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
+    },
     method::Layout,
     plan::{Plan, TaskId},
-    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef},
     self_test::SelfTestError,
-    sync::{Acknowledgement, Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
     test_fixture::plan_of_cost,
 };
 

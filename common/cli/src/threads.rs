@@ -6,7 +6,7 @@ use common::{
     board::Board,
     count::SetupError,
     crew_layout::{Crews, Machine},
-    limits::THREADS,
+    messages::limits::THREADS,
     plan::Plan,
     text::{NAME_BYTES, is_name},
 };

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU16, ops::ControlFlow};
 
-use crate::kernel::Kernel;
+use crate::compute::kernel::Kernel;
 
 /// Configuration of a count.
 ///

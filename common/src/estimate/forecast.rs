@@ -6,7 +6,7 @@
 //! its interval.
 //!
 //! ```
-//! use common::{board::Board, forecast::{Fit, CostSampler}, method::Layout, plan::*};
+//! use common::{board::Board, method::Layout, plan::*, estimate::forecast::{Fit, CostSampler}};
 //!
 //! let plan = Plan::new(PlanSpec::new(Board::new(18)?, Layout::Frames))?;
 //! let sampler = CostSampler::new(&plan);
@@ -23,8 +23,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    estimate::sample::t_quantile,
     plan::{Plan, TaskId},
-    sample::t_quantile,
 };
 
 /// Millionths of all tasks that are rechecked by default.
@@ -42,7 +42,7 @@ const SLED_BYTES: f64 = 360.0;
 /// Bytes of all other files, at least.
 const FILES_BYTES: f64 = 1_000_000.0;
 
-/// A value with its interval at confidence [`crate::sample::CONFIDENCE`].
+/// A value with its interval at confidence [`crate::estimate::sample::CONFIDENCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     pub low: f64,

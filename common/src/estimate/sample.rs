@@ -12,7 +12,7 @@
 //! does not shift it; the ratio's own bias is of the order of 1 / sampled tasks.
 //!
 //! ```
-//! use common::{board::Board, count::*, method::Layout, plan::*, sample::Sample};
+//! use common::{board::Board, count::*, method::Layout, plan::*, estimate::sample::Sample};
 //!
 //! let spec = PlanSpec { task_cost: 100, ..PlanSpec::new(Board::new(12)?, Layout::Frames) };
 //! let plan = Plan::new(spec)?;

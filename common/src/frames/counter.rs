@@ -20,9 +20,11 @@ use super::{
     quarter::QuarterCache,
 };
 use crate::{
-    crew::{Crew, OnDone},
+    compute::{
+        crew::{Crew, OnDone},
+        setup::{self, CountError, CounterConfig, ProgressSink, SetupError},
+    },
     join::Accelerator,
-    setup::{self, CountError, CounterConfig, ProgressSink, SetupError},
 };
 
 /// Counter for frames; keeps its buffers between calls.

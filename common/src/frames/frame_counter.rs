@@ -15,10 +15,12 @@ use super::{
     weight::{WeightedJoin, WeightedJoins},
 };
 use crate::{
-    crew::{Crew, OnDone},
+    compute::{
+        crew::{Crew, OnDone},
+        kernel::Kernel,
+        setup::{CountError, Orientation, go_on},
+    },
     join::{Accelerator, DisjointPairs, HJoin, PlainJoin, Side, pairs_of},
-    kernel::Kernel,
-    setup::{CountError, Orientation, go_on},
 };
 
 /// Maximum number of pairs that are tested without choosing grid bits.

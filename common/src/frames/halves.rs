@@ -10,9 +10,11 @@ use std::{
 
 use super::parts::HalfMaker;
 use crate::{
-    crew::{Crew, OnDone},
+    compute::{
+        crew::{Crew, OnDone},
+        setup::{CountError, go_on},
+    },
     join::{KeyMaker, Keys, Part},
-    setup::{CountError, go_on},
     simd::PAIRS_SLACK,
 };
 

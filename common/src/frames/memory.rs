@@ -7,8 +7,8 @@ use super::{
     plan::{Division, TypicalClass},
 };
 use crate::{
+    compute::setup::{Needs, SetupError},
     join::HJoin,
-    setup::{Needs, SetupError},
 };
 
 /// Memory limits of a crew.

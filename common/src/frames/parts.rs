@@ -11,10 +11,12 @@ use super::{
     quarter::{Quarter, QuarterCache, QuarterMaker, QuarterOf, Source, or_all, unshared},
 };
 use crate::{
-    crew::{Crew, OnDone},
+    compute::{
+        crew::{Crew, OnDone},
+        kernel::Kernel,
+        setup::CountError,
+    },
     join::Side,
-    kernel::Kernel,
-    setup::CountError,
 };
 
 /// Quarter lists of a frame; middle queens (type II) are part of the lists of A.

@@ -1,7 +1,7 @@
 //! QJoin: half boards from pairs of quarter boards that fit.
 
 use crate::{
-    kernel::Kernel,
+    compute::kernel::Kernel,
     simd::{PAIRS_SLACK, Pairs, Set, Work, dispatch},
 };
 

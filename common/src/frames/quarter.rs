@@ -11,9 +11,11 @@ use super::{
     qjoin,
 };
 use crate::{
-    crew::{Crew, OnDone},
-    kernel::Kernel,
-    setup::{CountError, go_on},
+    compute::{
+        crew::{Crew, OnDone},
+        kernel::Kernel,
+        setup::{CountError, go_on},
+    },
     simd::SharedWords,
 };
 

@@ -13,9 +13,11 @@ use super::{
 };
 use crate::{
     board::Board,
-    crew::{Crew, OnDone},
+    compute::{
+        crew::{Crew, OnDone},
+        kernel::Kernel,
+    },
     join::Side,
-    kernel::Kernel,
     method::Layout,
     plan::{
         self, Plan,

@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, num::NonZeroU16, ops::ControlFlow, sync::Arc};
 use super::{Effort, Survey, parts::Parts, plan::Division, quarter::QuarterCache};
 use crate::{
     board::Board,
+    compute::{
+        crew::{Crew, OnDone},
+        kernel::Kernel,
+    },
     count::{Counter, CounterConfig, NoProgress, Orientation, SetupError},
-    crew::{Crew, OnDone},
-    kernel::Kernel,
     method::Layout,
     test_fixture::{plan, published, random_from, task_counts},
 };

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::ControlFlow};
 
-use crate::setup::{CountError, go_on};
+use crate::compute::setup::{CountError, go_on};
 
 /// A half of a frame.
 ///

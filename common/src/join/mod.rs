@@ -41,7 +41,7 @@ use self::{
     parts::{Buffers, SortMemory},
     walk::Gathered,
 };
-use crate::{
+use crate::compute::{
     crew::Crew,
     kernel::Kernel,
     setup::{CountError, go_on},
@@ -204,7 +204,7 @@ impl HJoin {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use common::{join::HJoin, kernel::Kernel};
+    /// use common::{join::HJoin, compute::kernel::Kernel};
     ///
     /// let mut join = HJoin::new(Kernel::best(), 3, 1);
     /// let go_on = &mut |_| ControlFlow::Continue(());

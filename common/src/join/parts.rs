@@ -15,9 +15,11 @@ use super::{
     walk::{Gathered, Walk, WalkTiles},
 };
 use crate::{
-    crew::Crew,
-    kernel::Kernel,
-    setup::{CountError, go_on, sum},
+    compute::{
+        crew::Crew,
+        kernel::Kernel,
+        setup::{CountError, go_on, sum},
+    },
     simd::{Residual, dispatch},
 };
 

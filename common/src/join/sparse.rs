@@ -16,8 +16,10 @@ use super::{
     pairs_of,
 };
 use crate::{
-    crew::ProgressReporter,
-    setup::{CountError, go_on},
+    compute::{
+        crew::ProgressReporter,
+        setup::{CountError, go_on},
+    },
     simd::{Residual, Set, Work, dispatch},
 };
 

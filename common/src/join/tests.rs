@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::{DisjointPairs, HJoin, Keys, Optimization, Part, PlainJoin, Side};
-use crate::{count::CountError, kernel::Kernel};
+use crate::{compute::kernel::Kernel, count::CountError};
 
 /// Returns a key; the probability of a bit falls from `density` / 256 to half that.
 fn key(seed: &mut u64, bits: u32, density: u64) -> u64 {

@@ -1,6 +1,6 @@
 //! Limits of messages and their parts.
 //!
-//! A full [`SyncRequest`](crate::sync::SyncRequest) and a full [`SyncReply`](crate::sync::SyncReply)
+//! A full [`SyncRequest`](super::sync::SyncRequest) and a full [`SyncReply`](super::sync::SyncReply)
 //! both fit [`MESSAGE_BYTES`] when they are encoded.
 
 /// Maximum bytes of an encoded message: tonic's limit on both sides.

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::forecast::RECHECKS_MILLIONTHS;
+use crate::estimate::forecast::RECHECKS_MILLIONTHS;
 
 /// The whole, in millionths.
 pub const MILLION: u32 = 1_000_000;

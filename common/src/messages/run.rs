@@ -3,8 +3,8 @@
 use std::{fmt, str::FromStr};
 
 use crate::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
     plan::{PlanHash, TaskId},
 };
 
@@ -146,7 +146,7 @@ macro_rules! hexadecimal_id {
             type Err = BadId;
 
             fn from_str(text: &str) -> Result<Self, BadId> {
-                crate::hex::decode(text)
+                crate::messages::hex::decode(text)
                     .map(|bytes| Self(<$inner>::from_be_bytes(bytes)))
                     .ok_or_else(|| BadId { given: text.to_owned(), digits: $digits })
             }

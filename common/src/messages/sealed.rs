@@ -4,7 +4,7 @@
 //! bytes before its comma. It detects any changed byte and any torn end.
 //!
 //! ```
-//! use common::sealed;
+//! use common::messages::sealed;
 //!
 //! let mut text = br#"{"task":7}"#.to_vec();
 //! sealed::seal(&mut text, 0);

@@ -5,10 +5,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
+    messages::run::{LeaseKey, Partial, SessionId, WorkerId},
     plan::PlanSpec,
-    run::{LeaseKey, Partial, SessionId, WorkerId},
 };
 
 /// A worker's call, which always lists its whole inventory.

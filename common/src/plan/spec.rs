@@ -4,7 +4,9 @@ use std::{fmt, ops::Range, str::FromStr};
 
 use sha2::{Digest, Sha256};
 
-use crate::{board::Board, frames::cost as frames, hex, method::Layout, rows::cost as rows};
+use crate::{
+    board::Board, frames::cost as frames, messages::hex, method::Layout, rows::cost as rows,
+};
 
 /// Maximum number of tasks; the coordinator stores a row for each.
 pub(crate) const MAX_TASKS: u64 = 4_000_000;

@@ -10,8 +10,10 @@ use super::{
 };
 use crate::{
     board::Board,
-    kernel::Kernel,
-    setup::{CountError, CounterConfig, Orientation, ProgressSink, SetupError, go_on},
+    compute::{
+        kernel::Kernel,
+        setup::{CountError, CounterConfig, Orientation, ProgressSink, SetupError, go_on},
+    },
 };
 
 /// Counter for units that uses one thread.

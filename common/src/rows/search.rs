@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use crate::{
     board::Board,
-    kernel::Kernel,
+    compute::kernel::Kernel,
     simd::{Set, States, Work, dispatch},
 };
 

@@ -43,7 +43,7 @@ mod simd128;
 
 #[cfg(any(not(target_arch = "wasm32"), test))]
 use self::scalar::Scalar;
-use crate::kernel::{Kernel, KernelName};
+use crate::compute::kernel::{Kernel, KernelName};
 
 #[cfg(target_arch = "aarch64")]
 use self::neon::Neon;

@@ -3,7 +3,7 @@
 //! Sources: OEIS A000170 (all), A002562 (fundamental), A032522 (fixed by a half turn), A033148 (fixed by
 //! a quarter turn). N = 27: Preußer and Engelhardt 2016, confirmed in arXiv 2511.12009 (2025).
 
-use crate::{board::Board, tally::Counts};
+use crate::{board::Board, solutions::tally::Counts};
 
 /// Returns the published counts of a board; `None` from N = 28 on.
 pub fn published_counts(board: Board) -> Option<Counts> {

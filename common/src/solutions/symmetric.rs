@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use crate::{
     board::Board,
-    setup::{CountError, go_on},
+    compute::setup::{CountError, go_on},
 };
 
 /// Occupied lines; `columns` is a palindrome of N bits.
@@ -177,7 +177,7 @@ fn quarter_walk(board: Board, lines: u64, diagonals: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::published::published_counts;
+    use crate::solutions::published::published_counts;
 
     #[test]
     fn half_turn_is_exact_and_stops_on_request() {

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use common::sync::PackageLimits;
+use common::messages::sync::PackageLimits;
 use http_body::{Frame, SizeHint};
 use proto::connect::{JoinString, Token, TokenId};
 use tokio_rustls::TlsAcceptor;

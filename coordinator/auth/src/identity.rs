@@ -90,6 +90,6 @@ mod tests {
     fn the_hash_is_frozen() {
         let hash = Identities::new([7; 32]).hash(&[1; RANDOM_BYTES], Some("lab/0000000a"));
         let hash = hash.finalize().into_bytes();
-        assert_eq!(common::hex::encode(&hash[..16]), "343278f115e565164ee9fdc55c06133a");
+        assert_eq!(common::messages::hex::encode(&hash[..16]), "343278f115e565164ee9fdc55c06133a");
     }
 }

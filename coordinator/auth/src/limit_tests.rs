@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use common::run::WorkerId;
+use common::messages::run::WorkerId;
 use proto::connect::CoordinatorEndpoint;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::run::WorkerId;
+use common::messages::run::WorkerId;
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tonic::Status;
 
@@ -42,7 +42,7 @@ pub struct Limits {
     /// Total size of the headers of a call.
     pub header_bytes: u32,
     /// Total size of the messages that a client sends in one call.
-    /// The limit of each is [`common::limits::MESSAGE_BYTES`].
+    /// The limit of each is [`common::messages::limits::MESSAGE_BYTES`].
     pub call_bytes: usize,
     /// Bytes sent by all calls in progress.
     pub all_bytes: usize,

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use common::{
-    sync::PackageLimits,
+    messages::sync::PackageLimits,
     text::{Escaped, is_name},
 };
 use proto::connect::{Token, TokenId};

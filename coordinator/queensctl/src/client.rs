@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use auth::Role;
 use clap::Args;
 use cli::{duration::duration, exit::BadUsage};
-use common::{limits::MESSAGE_BYTES, text::Escaped};
+use common::{messages::limits::MESSAGE_BYTES, text::Escaped};
 use proto::{
     connect::{AuthChannel, ConnectionOptions, CoordinatorEndpoint, dial, explain_tls, io_error},
     v1::{self, ListRequest, RunRequest, runs_client::RunsClient},

@@ -17,7 +17,7 @@ use common::{
     board::Board,
     choice::{MethodChoice, choose},
     crew_layout::{Crews, PlanNeeds},
-    forecast::{RECHECK_FRACTION, Range, core_seconds, disk_bytes},
+    estimate::forecast::{RECHECK_FRACTION, Range, core_seconds, disk_bytes},
     plan::{Plan, PlanSpec},
     text::without_bom,
 };

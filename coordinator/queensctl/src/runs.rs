@@ -15,8 +15,8 @@ use cli::{
 use common::{
     board::Board,
     choice::{MethodChoice, RowsLayout, choose},
+    messages::run::{RunId, SubmitKey},
     plan::{Plan, PlanSpec},
-    run::{RunId, SubmitKey},
 };
 use proto::v1::{
     self, GetStatusRequest, ListRequest, RunRequest, SetRequest, SubmitRequest, WorkersRequest,

@@ -9,7 +9,7 @@ use cli::{
     exit::Exit,
     terminal::{TerminalOptions, eprint_info},
 };
-use common::run::RunId;
+use common::messages::run::RunId;
 use proto::v1::{self, GetStatusRequest, RunState};
 use tokio::time::timeout;
 use view::{

@@ -6,9 +6,11 @@ use std::{
 };
 
 use common::{
+    messages::{
+        run::{RunId, TaskRef, WorkerId},
+        sync::SyncRequest,
+    },
     plan::{Plan, TaskId},
-    run::{RunId, TaskRef, WorkerId},
-    sync::SyncRequest,
 };
 
 use crate::{
@@ -260,7 +262,7 @@ impl<'a> Snapshot<'a> {
         Record {
             run: in_run.manifest.run,
             task: tasks::id(task),
-            epoch: common::run::Epoch(in_run.epoch(task)),
+            epoch: common::messages::run::Epoch(in_run.epoch(task)),
             count: count.count,
             worker: self.workers[count.author].id,
             principal: self.workers[count.author].principal.clone(),

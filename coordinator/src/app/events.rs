@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use common::run::RunId;
+use common::messages::run::RunId;
 use proto::v1;
 use serde_json::{Value, json};
 use store::RunState;

@@ -25,7 +25,7 @@ use cli::{
 use common::{
     board::Board,
     choice::{BadChoice, KernelChoice, MethodChoice, RowsLayout, choose},
-    kernel::Kernel,
+    compute::kernel::Kernel,
     plan::{Plan, PlanSpec},
 };
 use proto::connect::is_host_port;

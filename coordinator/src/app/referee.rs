@@ -17,8 +17,8 @@ use std::{
 
 use cli::{memory::MemorySize, priority};
 use common::{
+    compute::kernel::Kernel,
     count::{CountError, Counter, CounterConfig, ProgressSink, SetupError},
-    kernel::Kernel,
     plan::{Plan, TaskId},
     self_test,
 };

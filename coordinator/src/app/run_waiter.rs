@@ -12,7 +12,7 @@ use cli::{
     exit::Exit,
     terminal::{StatusBar, eprint_info, print, print_json, with_status_line_hidden},
 };
-use common::run::RunId;
+use common::messages::run::RunId;
 use proto::v1;
 use scheduler::{RunSummary, WorkerState, WorkerStatus, WorkersPart};
 use store::RunState;

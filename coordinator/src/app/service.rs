@@ -7,7 +7,7 @@ use cli::{
     exit::Exit,
     terminal::{eprint_info, print_json},
 };
-use common::{kernel::Kernel, plan::Plan, run::RunId};
+use common::{compute::kernel::Kernel, messages::run::RunId, plan::Plan};
 use scheduler::{Config, RunSummary, Scheduler, ledger::Caller};
 use store::{Archiver, Clock, RunState, StoredRun, certify::public_key};
 use tokio::{

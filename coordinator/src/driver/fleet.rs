@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use common::run::WorkerId;
+use common::messages::run::WorkerId;
 use scheduler::{Millis, WorkerState};
 use view::text::{some_of, thousands};
 

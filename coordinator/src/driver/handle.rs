@@ -9,10 +9,12 @@ use std::{
 
 use auth::identity::Identities;
 use common::{
-    kernel::KernelName,
+    compute::kernel::KernelName,
+    messages::{
+        run::{RunId, WorkerId},
+        sync::{SyncReply, SyncRequest},
+    },
     plan::{Plan, TaskId},
-    run::{RunId, WorkerId},
-    sync::{SyncReply, SyncRequest},
 };
 use scheduler::{
     Command, MapState, Recount, RunSummary, TaskView, WorkersPage, WorkersPart, ledger::Caller,

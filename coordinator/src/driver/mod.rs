@@ -26,7 +26,7 @@ use std::{
 
 use auth::identity::Identities;
 use cli::memory::MemorySize;
-use common::{count::CountError, plan::Plan, run::RunId, tally::BadTally};
+use common::{count::CountError, messages::run::RunId, plan::Plan, solutions::tally::BadTally};
 use scheduler::{Millis, Scheduler, ledger::fold::plan_of};
 use store::{Change, Clock, RunManifest, RunState, Store, StoreError};
 use tokio::{

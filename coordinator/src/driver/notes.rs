@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::run::{RunId, WorkerId};
+use common::messages::run::{RunId, WorkerId};
 use scheduler::{Command, REFEREE};
 use store::{Change, EntryKind, Event, EventLog, LeaseEvent, Note, RunState, StoreError, Trust};
 use view::text::thousands;

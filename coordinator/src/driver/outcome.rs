@@ -12,11 +12,13 @@ use std::{
 use common::{
     board::Board,
     count::CountError,
+    messages::run::RunId,
     plan::TaskId,
-    published::published_counts,
-    run::RunId,
-    symmetric::{half_turn_branch, half_turn_branches, quarter_turn},
-    tally::{BadTally, Counts},
+    solutions::{
+        published::published_counts,
+        symmetric::{half_turn_branch, half_turn_branches, quarter_turn},
+        tally::{BadTally, Counts},
+    },
 };
 use scheduler::{
     RunSummary,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::run::{RunId, SubmitKey};
+use common::messages::run::{RunId, SubmitKey};
 use scheduler::ControlError;
 use store::{RunState, StoreError};
 use tokio::sync::{mpsc, oneshot};

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use common::{
+    messages::run::{RunId, WorkerId},
     plan::Plan,
-    run::{RunId, WorkerId},
 };
 use scheduler::{
     Command, ControlError, REFEREE, RunStatus, RunSummary, WorkerState, WorkersPart,

@@ -1,10 +1,12 @@
 //! Tests of the driver, one request at a time.
 
 use common::{
-    kernel::KernelName,
+    compute::kernel::KernelName,
+    messages::{
+        run::{Partial, WorkerId},
+        sync::{SelfTestReport, SyncReply, SyncRequest, Verdict},
+    },
     method::Layout,
-    run::{Partial, WorkerId},
-    sync::{SelfTestReport, SyncReply, SyncRequest, Verdict},
 };
 use kit::FakeWorker;
 use scheduler::{

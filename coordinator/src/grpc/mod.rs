@@ -9,7 +9,7 @@ use auth::{
     AuthLayer, Authenticator, Limits, NewToken, Role, Subject, TokenAuth, TokenAuthError,
     TokenEntry,
 };
-use common::{
+use common::messages::{
     limits::MESSAGE_BYTES,
     sync::{PackageLimits, SyncRequest},
 };

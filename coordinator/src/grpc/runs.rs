@@ -4,7 +4,7 @@ use std::{pin::Pin, time::Duration};
 
 use auth::Subject;
 use axum::body::Bytes;
-use common::run::{RunId, WorkerId};
+use common::messages::run::{RunId, WorkerId};
 use futures_util::stream::unfold;
 use http_body::Frame;
 use http_body_util::StreamBody;

@@ -13,8 +13,8 @@ use axum::{
 use common::{
     board::Board,
     choice::{MethodChoice, choose},
+    messages::run::{RunId, WorkerId},
     plan::{BadSpec, Plan, PlanSpec, TaskId},
-    run::{RunId, WorkerId},
 };
 use proto::v1;
 use scheduler::{Command, MapState, RunSummary, TaskView, WorkersPart, ledger::Recheck};
@@ -133,7 +133,7 @@ pub(super) async fn workers(
     Ok(Json(Workers {
         workers: page.workers.iter().map(json::Worker::from).collect(),
         totals: page.totals.unwrap_or_default().into(),
-        next: (!page.next.is_empty()).then(|| common::hex::encode(&page.next)),
+        next: (!page.next.is_empty()).then(|| common::messages::hex::encode(&page.next)),
     }))
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::body::Bytes;
-use common::run::RunId;
+use common::messages::run::RunId;
 use proto::v1;
 use serde_json::json;
 use store::{Clock, Note, RunState};
@@ -353,8 +353,8 @@ fn frame(view: &RunView, map: &TaskMap, board: Option<&BoardDrawing>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use common::{
+        messages::run::{Partial, WorkerId},
         method::Layout,
-        run::{Partial, WorkerId},
     };
     use kit::FakeWorker;
     use scheduler::{

@@ -5,7 +5,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use common::run::RunId;
+use common::messages::run::RunId;
 use serde::Deserialize;
 use store::certify::{Certified, CertifyError, certify};
 use tokio::task::spawn_blocking;

@@ -7,7 +7,7 @@ use axum::{
     extract::{Path, Request, State},
     response::{IntoResponse as _, Response},
 };
-use common::{board::Board, run::RunId};
+use common::{board::Board, messages::run::RunId};
 use maud::{Markup, html};
 use proto::v1::{self, RunState};
 use scheduler::RunSummary;

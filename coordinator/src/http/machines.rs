@@ -7,7 +7,7 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
-use common::run::{RunId, WorkerId};
+use common::messages::run::{RunId, WorkerId};
 use maud::{Markup, html};
 use proto::v1::WorkerState;
 use scheduler::{REFEREE, WorkersPart};
@@ -379,7 +379,7 @@ mod tests {
             let counted = Counted { tasks: 5, rechecks: 2, core_us };
             counts.counted.insert(WorkerId(u128::from_be_bytes([id; 16])), counted);
         }
-        let names = BTreeMap::from([(common::hex::encode(&[3; 16]), "gone".to_owned())]);
+        let names = BTreeMap::from([(common::messages::hex::encode(&[3; 16]), "gone".to_owned())]);
         let shown = |result| {
             let mut view = RunView::new(&status(result), &History::default(), 0);
             counts.complete(&mut view, &names);

@@ -6,9 +6,9 @@
 use std::{fmt::Write as _, ops::Range};
 
 use common::{
+    messages::run::RunId,
     method::Method,
     plan::{MapSpan, Plan, TaskId},
-    run::RunId,
 };
 use maud::{Markup, html};
 use scheduler::{MapState, TaskView};

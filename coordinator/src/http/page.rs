@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use common::{method::Method, run::RunId};
+use common::{messages::run::RunId, method::Method};
 use maud::{Markup, html};
 use proto::v1::{self, CheckOutcome, Published, RunState};
 use view::{

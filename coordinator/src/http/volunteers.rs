@@ -17,11 +17,13 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use common::{
-    kernel::KernelName,
-    run::{LeaseKey, SessionId},
-    sync::{
-        HeldLease, PackageLimits, PackageRequest, SelfTestReport, SyncReply, SyncRequest, Verdict,
-        WorkerInfo,
+    compute::kernel::KernelName,
+    messages::{
+        run::{LeaseKey, SessionId},
+        sync::{
+            HeldLease, PackageLimits, PackageRequest, SelfTestReport, SyncReply, SyncRequest,
+            Verdict, WorkerInfo,
+        },
     },
     text::worker_name,
 };
@@ -69,7 +71,7 @@ fn quotas(app: &App) -> Result<&VisitorQuotas, Refusal> {
 /// Answers with the page that counts.
 pub(super) async fn count_page(State(app): State<App>) -> Result<Response, Refusal> {
     quotas(&app)?;
-    let version = common::hex::encode(&Sha256::digest(COUNTER)[..8]);
+    let version = common::messages::hex::encode(&Sha256::digest(COUNTER)[..8]);
     let body = html! {
         body data-counter=(format!("/count/counter.wasm?{version}")) {
             header { div.title { h1 { "Count N-Queens solutions in this tab" } } }

@@ -8,11 +8,11 @@ use std::{
 
 use common::{
     board::Board,
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
+    messages::run::{Epoch, RunId, WorkerId},
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    run::{Epoch, RunId, WorkerId},
 };
 
 use scheduler::ledger::{
@@ -150,7 +150,7 @@ pub(crate) fn trust(name: &str, trust: Trust) -> TrustRecord {
 
 /// Returns a journal line with the right checksum.
 pub(crate) fn resealed(line: &str) -> String {
-    String::from_utf8(common::sealed::resealed(line.as_bytes())).unwrap()
+    String::from_utf8(common::messages::sealed::resealed(line.as_bytes())).unwrap()
 }
 
 /// Returns what a restart finds of each touched task: its counts, or its row.

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{run::RunId, text::Escaped};
+use common::{messages::run::RunId, text::Escaped};
 use scheduler::ledger::{PlanMismatch, Refusal};
 
 /// A failure to read or write durable state.

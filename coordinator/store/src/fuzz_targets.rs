@@ -1,7 +1,7 @@
 //! Fuzz targets for the readers of the store's files.
 //! Each accepts any bytes, and panics if valid input does not round-trip.
 
-use common::{run::RunId, sealed};
+use common::messages::{run::RunId, sealed};
 
 use crate::{
     certify::{Certificate, leaves},

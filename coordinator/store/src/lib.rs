@@ -23,7 +23,7 @@ mod verify;
 
 use std::ops::ControlFlow;
 
-use common::run::RunId;
+use common::messages::run::RunId;
 
 pub use address::{BadStoreUrl, StoreUrl};
 pub use archive::{Archive, ArchivePlace, Archiver, restore};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cli::memory::MemorySize;
-use common::{board::Board, published::plausible_total};
+use common::{board::Board, solutions::published::plausible_total};
 use proto::v1::{self, CheckOutcome, RunState, WorkerState};
 use schemars::JsonSchema;
 use serde::Serialize;

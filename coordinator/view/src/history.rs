@@ -100,7 +100,7 @@ impl History {
                 point.by_machine.resize(point.by_machine.len().max(index + 1), 0.0);
                 point.by_machine[index] += rounded(rate);
             }
-            let id = common::hex::encode(&worker.id);
+            let id = common::messages::hex::encode(&worker.id);
             if self.names.len() < MAX_NAMES {
                 self.names.insert(id, worker.name.clone());
             }

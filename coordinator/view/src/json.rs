@@ -3,7 +3,7 @@
 use std::{any::type_name, borrow::Cow, fmt::Display};
 
 use anyhow::anyhow;
-use common::run::RunId;
+use common::messages::run::RunId;
 use proto::v1;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -101,7 +101,7 @@ impl From<&v1::Run> for Run {
             method: parsed.as_ref().map(|run| run.layout.method().name()),
             layout: parsed.as_ref().map(|run| run.layout.name()),
             task_cost: spec.task_cost,
-            plan: common::hex::encode(&run.plan_hash),
+            plan: common::messages::hex::encode(&run.plan_hash),
             state: Word(run.state()),
             cancelled_by: nonempty(&run.cancelled_by),
             priority: run.priority,
@@ -396,7 +396,7 @@ pub struct Worker {
 impl From<&v1::Worker> for Worker {
     fn from(worker: &v1::Worker) -> Self {
         Self {
-            id: common::hex::encode(&worker.id),
+            id: common::messages::hex::encode(&worker.id),
             name: worker.name.clone(),
             version: worker.version.clone(),
             kernel: (worker.threads > 0).then(|| Word(worker.kernel())),

@@ -9,7 +9,7 @@ mod status;
 pub mod text;
 
 use anyhow::{Context as _, anyhow};
-use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
+use common::{board::Board, messages::run::RunId, method::Layout, plan::PlanSpec};
 use proto::v1;
 
 use self::run_view::reference_value;

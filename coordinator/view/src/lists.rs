@@ -6,9 +6,9 @@ use anyhow::anyhow;
 use cli::memory::MemorySize;
 use common::{
     board::Board,
-    forecast::{core_seconds, disk_bytes},
+    estimate::forecast::{core_seconds, disk_bytes},
+    messages::run::RunId,
     plan::Plan,
-    run::RunId,
     text::core_time,
 };
 use proto::v1::{self, RunState, WorkerState};
@@ -381,7 +381,7 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
         *name_counts.entry(worker.name.as_str()).or_insert(0u32) += 1;
     }
     let row = |worker: &v1::Worker| {
-        let id = common::hex::encode(&worker.id);
+        let id = common::messages::hex::encode(&worker.id);
         let ms = |ms: u64| age(ms as f64 / 1e3);
         let short = id.get(..8).unwrap_or(&id);
         // After a restart, only the identity of a worker that held leases is known until it calls.

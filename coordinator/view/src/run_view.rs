@@ -4,7 +4,7 @@ use std::fmt;
 
 use common::{
     board::Board,
-    published::{plausible_total, published_counts},
+    solutions::published::{plausible_total, published_counts},
 };
 use proto::v1::{self, RunState};
 use serde::Serialize;

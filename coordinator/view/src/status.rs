@@ -1,7 +1,7 @@
 //! The status and the result of a run as text.
 
 use anyhow::anyhow;
-use common::run::RunId;
+use common::messages::run::RunId;
 use proto::v1::{self, CheckOutcome, Published};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Numbers, times, sentences and tables as text.
 
-use common::run::RunId;
+use common::messages::run::RunId;
 
 pub use cli::{
     date::{date, minute, moment},

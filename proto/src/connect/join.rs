@@ -9,7 +9,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use clap_lex::OsStrExt as _;
-use common::{run::WorkerId, text::without_bom};
+use common::{messages::run::WorkerId, text::without_bom};
 use sha2::{Digest, Sha256};
 
 use super::CaHash;
@@ -317,7 +317,7 @@ impl WorkerSecret {
 
     /// Returns the secret as text, for storage in a private file.
     pub fn expose(&self) -> String {
-        common::hex::encode(&self.0)
+        common::messages::hex::encode(&self.0)
     }
 }
 
@@ -333,7 +333,7 @@ impl FromStr for WorkerSecret {
     type Err = BadWorkerSecret;
 
     fn from_str(text: &str) -> Result<Self, BadWorkerSecret> {
-        common::hex::decode(&text.to_ascii_lowercase()).map(Self).ok_or(BadWorkerSecret)
+        common::messages::hex::decode(&text.to_ascii_lowercase()).map(Self).ok_or(BadWorkerSecret)
     }
 }
 

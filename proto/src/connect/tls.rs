@@ -38,7 +38,7 @@ impl CaHash {
 
 impl fmt::Display for CaHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", common::hex::display(&self.0))
+        write!(f, "{}", common::messages::hex::display(&self.0))
     }
 }
 

@@ -7,12 +7,14 @@ pub use port::Port;
 
 use common::{
     board::Board,
+    compute::kernel::{Kernel, KernelName},
     count::{Counter, CounterConfig, NoProgress},
-    kernel::{Kernel, KernelName},
+    messages::{
+        run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
+        sync::{Grant, HeldLease, SyncReply, SyncRequest, WorkerInfo},
+    },
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
-    sync::{Grant, HeldLease, SyncReply, SyncRequest, WorkerInfo},
 };
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;

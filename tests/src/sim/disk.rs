@@ -11,8 +11,8 @@ use std::{
 };
 
 use common::{
-    run::RunId,
-    symmetric::{half_turn, quarter_turn},
+    messages::run::RunId,
+    solutions::symmetric::{half_turn, quarter_turn},
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use store::{

@@ -1,11 +1,13 @@
 //! Packages: tasks that are taken away, and that return early, late, twice, in part or never.
 
 use common::{
-    kernel::KernelName,
-    run::{LeaseKey, Partial, SessionId, WorkerId},
-    sync::{
-        Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply, SyncRequest, Verdict,
-        WorkerInfo,
+    compute::kernel::KernelName,
+    messages::{
+        run::{LeaseKey, Partial, SessionId, WorkerId},
+        sync::{
+            Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply, SyncRequest, Verdict,
+            WorkerInfo,
+        },
     },
 };
 use rand::RngExt;

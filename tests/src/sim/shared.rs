@@ -8,9 +8,11 @@ use std::{
 };
 
 use common::{
+    messages::{
+        run::{Epoch, LeaseKey, RunId, WorkerId},
+        sync::{Grant, SyncReply, Verdict},
+    },
     plan::TaskId,
-    run::{Epoch, LeaseKey, RunId, WorkerId},
-    sync::{Grant, SyncReply, Verdict},
     test_fixture::ExactCounts,
 };
 use scheduler::Scheduler;

@@ -8,11 +8,13 @@ use std::{
 };
 
 use common::{
+    compute::kernel::KernelName,
     count::{Orientation, SetupError},
-    kernel::KernelName,
+    messages::{
+        run::{LeaseKey, Partial, Proof, RunId, SessionId, WorkerId},
+        sync::{SyncReply, SyncRequest, WorkerInfo},
+    },
     plan::TaskId,
-    run::{LeaseKey, Partial, Proof, RunId, SessionId, WorkerId},
-    sync::{SyncReply, SyncRequest, WorkerInfo},
 };
 use rand::{RngExt, rngs::ChaCha8Rng};
 use worker::engine::{

@@ -7,9 +7,9 @@ use std::{
 
 use common::{
     board::Board,
+    messages::run::RunId,
     method::Layout,
     plan::{Plan, PlanSpec},
-    run::RunId,
     text::is_visible,
 };
 use serde_json::Value;

@@ -6,7 +6,7 @@ use std::{
     process::{self, Command},
 };
 
-use common::kernel::Kernel;
+use common::compute::kernel::Kernel;
 use serde_json::Value;
 use tests::process::{End, Process, command, has_signal, in_shell, wait_until};
 

@@ -15,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-use common::sync::SelfTestReport;
+use common::messages::sync::SelfTestReport;
 use kit::{count, held};
 use proto::v1::Status;
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};

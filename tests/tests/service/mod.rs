@@ -9,7 +9,10 @@ use std::{collections::BTreeSet, fs};
 
 use anyhow::Context as _;
 use auth::Role;
-use common::{limits, method::Layout, recheck::Recheck, run::WorkerId};
+use common::{
+    messages::{limits, recheck::Recheck, run::WorkerId},
+    method::Layout,
+};
 use kit::{count, plan};
 use proto::{
     connect::AuthChannel,

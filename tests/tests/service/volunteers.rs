@@ -5,8 +5,8 @@ use std::fs;
 use common::{
     board::Board,
     count::{Counter, CounterConfig, NoProgress, Orientation},
+    messages::sealed,
     plan::{Plan, PlanSpec, TaskId},
-    sealed,
 };
 use serde_json::{Value, json};
 use tests::{

@@ -3,13 +3,15 @@
 use std::{fs, net::Ipv4Addr, os::unix::fs::symlink};
 
 use common::{
-    kernel::KernelName,
-    limits::MESSAGE_BYTES,
+    compute::kernel::KernelName,
+    messages::{
+        limits::MESSAGE_BYTES,
+        recheck::Recheck,
+        run::{Epoch, LeaseKey, Partial, RunId, SessionId},
+        sync::{Grant, HeldLease, SyncReply, Verdict},
+    },
     method::Layout,
     plan::Plan,
-    recheck::Recheck,
-    run::{Epoch, LeaseKey, Partial, RunId, SessionId},
-    sync::{Grant, HeldLease, SyncReply, Verdict},
 };
 use kit::{count, held, plan};
 use proto::v1::{self, set_request::Setting};
@@ -414,7 +416,7 @@ async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
     assert_eq!(page.lines.len(), 1);
     for (_, entry, line) in &page.lines {
         assert_eq!(entry.record.worker, honest);
-        let secret = common::hex::encode(&scene.worker.secret());
+        let secret = common::messages::hex::encode(&scene.worker.secret());
         assert!(!line.contains(&secret[..8]), "{line}");
     }
     scene.service.stop().await

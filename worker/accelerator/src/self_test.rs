@@ -17,8 +17,8 @@ use std::{
 
 use common::{
     board::Board,
+    compute::kernel::Kernel,
     count::{Counter, CounterConfig, NoProgress, Orientation},
-    kernel::Kernel,
     method::Layout,
     plan::{Plan, PlanSpec},
 };

@@ -8,9 +8,9 @@ use cli::{
 };
 use common::{
     choice::MethodChoice,
+    estimate::sample::{CONFIDENCE, Estimate, Sample, plan_to_sample},
     plan::{Plan, PlanSpec},
-    published::published_counts,
-    sample::{CONFIDENCE, Estimate, Sample, plan_to_sample},
+    solutions::published::published_counts,
     text::{plural, span, thousands},
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};

@@ -5,9 +5,11 @@ use std::{fmt, num::NonZeroU32, process::ExitCode};
 use cli::{exit::Exit, memory::MemorySize, terminal::eprint_line};
 use common::{
     crew_layout::PlanNeeds,
-    forecast::{RECHECK_FRACTION, Range, core_seconds, disk_bytes},
+    estimate::{
+        forecast::{RECHECK_FRACTION, Range, core_seconds, disk_bytes},
+        sample::CONFIDENCE,
+    },
     plan::{BadSpec, Plan, PlanSpec},
-    sample::CONFIDENCE,
     text::plural,
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};

@@ -25,12 +25,12 @@ use cli::{
 use common::{
     board::Board,
     choice::{BadChoice, Choice, MethodChoice, RowsLayout, choose},
-    kernel::Kernel,
+    compute::kernel::Kernel,
     text::span,
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
-use worker::{config::ComputeBudget, devices, stop::stop};
+use worker::{config::ComputeBudget, devices, spool::stop::stop};
 
 /// Prints the supported kernels.
 pub(crate) fn list_kernels() -> ExitCode {

@@ -17,7 +17,7 @@ use cli::{
 use common::{
     board,
     choice::{KernelChoice, MethodChoice, RowsLayout},
-    kernel::Kernel,
+    compute::kernel::Kernel,
     method::UnknownName,
     text::worker_name,
 };

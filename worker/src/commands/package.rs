@@ -12,7 +12,7 @@ use cli::{
     threads::{default_name, host_name},
 };
 use common::{
-    sync::PackageRequest,
+    messages::sync::PackageRequest,
     text::{core_time, plural},
 };
 use worker::package::{self, Count, Submission, results_file};

@@ -12,7 +12,7 @@ use cli::{
     terminal::{StatusBar, TerminalOptions, eprint_line, start_log},
     threads::{default_name, host_name},
 };
-use common::run::WorkerId;
+use common::messages::run::WorkerId;
 use proto::connect::BadAddress;
 use worker::config::{Coordinator, SpoolChoice, WorkerConfig};
 

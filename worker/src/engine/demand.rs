@@ -99,7 +99,7 @@ impl Demand {
             let missing = self.slots().saturating_sub(backlog.tasks);
             wanted = wanted.max(missing as f64 * per_task).min(room as f64 * per_task);
         }
-        wanted.clamp(0.0, common::limits::SECONDS_WANTED)
+        wanted.clamp(0.0, common::messages::limits::SECONDS_WANTED)
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
         assert!((wanted(Duration::from_secs(30)) - 120.0).abs() < 1e-6);
         assert!((wanted(Duration::from_secs(600)) - 300.0).abs() < 1e-6);
         let long = measured(1, Duration::from_secs(1_000_000));
-        assert_eq!(long.wanted(backlog(0)), common::limits::SECONDS_WANTED);
+        assert_eq!(long.wanted(backlog(0)), common::messages::limits::SECONDS_WANTED);
         let mut unmeasured = Demand::new(1);
         unmeasured.set_period(Duration::from_secs(600));
         assert!((unmeasured.wanted(Backlog::default()) - FIRST_TARGET).abs() < 1e-6);

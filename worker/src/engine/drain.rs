@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use common::sync::SelfTestReport;
+use common::messages::sync::SelfTestReport;
 
 use super::{ExitReason, leases::Held};
 

@@ -7,11 +7,13 @@ use std::{
 };
 
 use common::{
+    compute::kernel::KernelName,
     count::{Orientation, SetupError},
-    kernel::KernelName,
+    messages::{
+        run::LeaseKey,
+        sync::{Grant, HeldLease},
+    },
     plan::{Plan, PlanSpec},
-    run::LeaseKey,
-    sync::{Grant, HeldLease},
 };
 
 /// A leased task for the pool.

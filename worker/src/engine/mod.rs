@@ -28,12 +28,15 @@ use std::{
 use cli::memory::MemorySize;
 use common::{
     count::SetupError,
-    limits,
-    plan::{Plan, PlanSpec},
-    run::{LeaseKey, Partial, RunId},
-    sync::{
-        Acknowledgement, Grant, HeldLease, Revocation, SyncReply, SyncRequest, Verdict, WorkerInfo,
+    messages::{
+        limits,
+        run::{LeaseKey, Partial, RunId},
+        sync::{
+            Acknowledgement, Grant, HeldLease, Revocation, SyncReply, SyncRequest, Verdict,
+            WorkerInfo,
+        },
     },
+    plan::{Plan, PlanSpec},
     text::plural,
 };
 

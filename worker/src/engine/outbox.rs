@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::run::{LeaseKey, Partial};
+use common::messages::run::{LeaseKey, Partial};
 
 /// Delay of writes; most results are acknowledged earlier and need none.
 const LINGER: Duration = Duration::from_millis(100);

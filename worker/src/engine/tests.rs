@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use common::run::{Epoch, RunId, TaskRef};
+use common::messages::run::{Epoch, RunId, TaskRef};
 
 use super::*;
 use crate::testing::{

@@ -15,9 +15,8 @@ use std::{
 use cli::terminal::StatusBar;
 use common::{
     board::Board,
+    messages::{run::LeaseKey, sync::SyncReply},
     plan::{Plan, PlanSpec},
-    run::LeaseKey,
-    sync::SyncReply,
     text::{age, plural},
 };
 use proto::CallId;

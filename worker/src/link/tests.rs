@@ -8,9 +8,11 @@ use std::{
 use common::{
     board,
     count::CounterConfig,
+    messages::{
+        run::Partial,
+        sync::{Grant, Revocation, SelfTestReport, SyncRequest, Verdict},
+    },
     plan::PlanHash,
-    run::Partial,
-    sync::{Grant, Revocation, SelfTestReport, SyncRequest, Verdict},
 };
 use tokio::sync::{mpsc::unbounded_channel, oneshot};
 

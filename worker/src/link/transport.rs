@@ -3,8 +3,10 @@
 use std::{error::Error, io, pin::Pin, sync::Arc, time::Duration};
 
 use common::{
-    limits,
-    sync::{SyncReply, SyncRequest},
+    messages::{
+        limits,
+        sync::{SyncReply, SyncRequest},
+    },
     text::Escaped,
 };
 use proto::{

@@ -1,6 +1,6 @@
 //! Measurement of this machine's speed on a few tasks of a plan.
 //!
-//! Tasks are sampled in proportion to cost (`common::forecast`) until the time is over. A task that
+//! Tasks are sampled in proportion to cost (`common::estimate::forecast`) until the time is over. A task that
 //! exceeds its share of the time is stopped; the time of its remaining cost is extrapolated from its speed
 //! since its first progress.
 
@@ -14,9 +14,11 @@ use std::{
 use accelerator::Device;
 use common::{
     count::{CountError, CounterConfig, ProgressSink, SetupError},
-    forecast::{CostSampler, Fit, Range},
+    estimate::{
+        forecast::{CostSampler, Fit, Range},
+        sample::with_task_cost,
+    },
     plan::{BadSpec, Plan, TaskId},
-    sample::with_task_cost,
 };
 
 use super::{CountFailure, count_tasks};

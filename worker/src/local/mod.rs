@@ -12,12 +12,12 @@ use std::{
 
 use accelerator::Device;
 use common::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
+    estimate::sample::{Estimate, Sample},
+    messages::run::{Epoch, LeaseKey, Proof, RunId, TaskRef},
     plan::{Plan, TaskId},
-    run::{Epoch, LeaseKey, Proof, RunId, TaskRef},
-    sample::{Estimate, Sample},
-    tally::{self, BadTally},
+    solutions::tally::{self, BadTally},
 };
 use tokio::time::interval;
 

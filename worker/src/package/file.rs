@@ -1,7 +1,7 @@
 //! The files of packages: the tasks to count, and their results.
 //!
-//! One sealed JSON object per line (`common::sealed`). A package is a header and one line per task. Results are the
-//! same header, the lines of the spool for finished tasks, and the numbers of self-tests:
+//! One sealed JSON object per line (`common::messages::sealed`). A package is a header and one line per task. Results
+//! are the same header, the lines of the spool for finished tasks, and the numbers of self-tests:
 //!
 //! ```text
 //! {"package":{"version":1,"id":"…","coordinator":"…","run":"…","plan":"…","n":19,"layout":"frames",
@@ -22,11 +22,13 @@ use std::{
 use common::{
     board::Board,
     count::Orientation,
+    messages::{
+        run::{Epoch, LeaseKey, Partial, Proof, RunId, TaskRef, WorkerId},
+        sealed::as_text,
+        sync::Grant,
+    },
     method::Layout,
     plan::{PlanHash, PlanSpec, TaskId},
-    run::{Epoch, LeaseKey, Partial, Proof, RunId, TaskRef, WorkerId},
-    sealed::as_text,
-    sync::Grant,
 };
 use serde::{Deserialize, Serialize};
 

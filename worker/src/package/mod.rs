@@ -17,13 +17,15 @@ use std::{
 
 use cli::date::moment;
 use common::{
-    kernel::Kernel,
-    plan::{Plan, PlanSpec},
-    run::{LeaseKey, Partial, RunId, SessionId, WorkerId},
-    sync::{
-        Acknowledgement, Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply, SyncRequest,
-        Verdict, WorkerInfo,
+    compute::kernel::Kernel,
+    messages::{
+        run::{LeaseKey, Partial, RunId, SessionId, WorkerId},
+        sync::{
+            Acknowledgement, Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply,
+            SyncRequest, Verdict, WorkerInfo,
+        },
     },
+    plan::{Plan, PlanSpec},
     text::{plural, worker_name},
 };
 use proto::{
@@ -536,7 +538,7 @@ impl Submission {
             tests_passed: self.self_tests.passed,
         };
         let mut submitted = Submitted::default();
-        let mut parts = self.partials.chunks(common::limits::PARTIALS).peekable();
+        let mut parts = self.partials.chunks(common::messages::limits::PARTIALS).peekable();
         let mut is_first = true;
         while is_first || parts.peek().is_some() {
             is_first = false;
@@ -589,7 +591,7 @@ impl fmt::Display for Submitted {
 
 #[cfg(test)]
 mod tests {
-    use common::sync::Revocation;
+    use common::messages::sync::Revocation;
 
     use super::*;
     use crate::{

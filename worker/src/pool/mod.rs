@@ -25,12 +25,12 @@ use cli::{
     threads::TooLittleMemory,
 };
 use common::{
+    compute::kernel::{Kernel, KernelName},
     count::{CountError, Counter, CounterConfig, Orientation, ProgressSink, SetupError},
     crew_layout::{CrewResources, Crews},
-    kernel::{Kernel, KernelName},
+    messages::run::LeaseKey,
     method::Method,
     plan::{Plan, PlanHash},
-    run::LeaseKey,
     self_test::{PEAK_BYTES, SelfTestError},
     text::plural,
 };

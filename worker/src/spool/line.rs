@@ -1,6 +1,6 @@
 //! The lines of the spool file.
 //!
-//! One sealed JSON object per line (`common::sealed`):
+//! One sealed JSON object per line (`common::messages::sealed`):
 //!
 //! ```text
 //! {"finished":{"run":"…","plan":"…","task":7,"epoch":3,"granted_unix_ms":1700000000000,"proof":"…",
@@ -13,11 +13,13 @@
 use std::fmt::Debug;
 
 use common::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
+    messages::{
+        run::{Epoch, LeaseKey, Partial, Proof, RunId, TaskRef},
+        sealed::{self, as_text},
+    },
     plan::{PlanHash, TaskId},
-    run::{Epoch, LeaseKey, Partial, Proof, RunId, TaskRef},
-    sealed::{self, as_text},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 

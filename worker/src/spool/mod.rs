@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::run::{LeaseKey, Partial};
+use common::messages::run::{LeaseKey, Partial};
 use proto::connect::claim_folder;
 use tokio::task::{JoinHandle, spawn_blocking};
 

@@ -19,7 +19,7 @@ use super::{
     layout::{KeySplit, Order},
 };
 use crate::{
-    crew::OnDone,
+    compute::crew::OnDone,
     simd::{Residual, dispatch},
 };
 

@@ -225,8 +225,8 @@ impl ByRow {
 mod tests {
     use super::*;
     use crate::{
+        compute::kernel::Kernel,
         join::layout::{ByteTables, Order},
-        kernel::Kernel,
         simd::dispatch,
     };
 

@@ -16,7 +16,7 @@ use super::{
     sort::{CountOrPut, ListPair, Places, Scratch, Sort, add_up},
 };
 use crate::{
-    crew::{Crew, OnDone},
+    compute::crew::{Crew, OnDone},
     join::{
         interface::{KeyMaker, KeySample, Keys},
         layout::KeySplit,

@@ -8,11 +8,11 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use super::{BandLimits, Groups, KeyLayout, MAX_ROW_BITS, X3, max_cell_bits};
 use crate::{
+    compute::kernel::Kernel,
     join::{
         interface::{KeySample, Keys},
         pairs_of,
     },
-    kernel::Kernel,
     simd::{PAIRS_SLACK, Pairs, Set, Work, dispatch},
 };
 

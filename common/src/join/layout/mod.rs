@@ -4,7 +4,7 @@ pub(crate) mod choose;
 
 use super::interface::Side;
 use crate::{
-    kernel::{Kernel, KernelName},
+    compute::kernel::{Kernel, KernelName},
     simd::{Lanes, Residual},
 };
 

@@ -3,8 +3,8 @@
 use super::solution::Solution;
 use common::{
     board::Board,
+    compute::kernel::Kernel,
     count::{CountError, ProgressSink},
-    kernel::Kernel,
     rows,
 };
 

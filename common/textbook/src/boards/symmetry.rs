@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
     use crate::boards::Solutions;
-    use common::{board::Board, published::published_counts};
+    use common::{board::Board, solutions::published::published_counts};
 
     #[test]
     fn classes_are_the_published_ones() {

@@ -13,7 +13,7 @@ use common::{
     count::{CountError, Counter, CounterConfig, ProgressSink},
     method::Method,
     plan::{Plan, PlanSpec},
-    published::published_counts,
+    solutions::published::published_counts,
 };
 use textbook::{Bound, TECHNIQUES, TextbookTechnique};
 use view::text::thousands;

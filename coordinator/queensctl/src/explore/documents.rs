@@ -8,10 +8,10 @@ use cli::exit::BadUsage;
 use common::{
     board::Board,
     count::NoProgress,
+    estimate::sample::Sample,
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    published::published_counts,
-    sample::Sample,
+    solutions::published::published_counts,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 use textbook::{

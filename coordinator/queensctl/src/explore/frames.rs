@@ -6,7 +6,7 @@ use cli::exit::Exit;
 use common::{
     board::Board,
     frames::{Effort, Group, Lists, Survey},
-    published::published_counts,
+    solutions::published::published_counts,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 use textbook::{

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use cli::exit::{BadUsage, Exit};
-use common::{board::Board, count::NoProgress, kernel::Kernel};
+use common::{board::Board, compute::kernel::Kernel, count::NoProgress};
 use textbook::{
     boards::{self, Diagram, IMAGES, Solution, Solutions, Style},
     list_comprehension_order,

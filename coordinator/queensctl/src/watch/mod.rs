@@ -10,7 +10,7 @@ use std::{
 };
 
 use cli::exit::Exit;
-use common::run::RunId;
+use common::messages::run::RunId;
 use crossterm::event::KeyCode;
 use proto::v1::{self, ListRequest, RunState};
 use tokio::{

@@ -5,7 +5,7 @@ mod self_tests;
 
 use common::{
     board::Board,
-    tally::{BadTally, Counts},
+    solutions::tally::{BadTally, Counts},
     text::{plural, thousands},
 };
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use common::{run::WorkerId, text::plural};
+use common::{messages::run::WorkerId, text::plural};
 
 use super::{Check, CheckOutcome, check};
 use crate::ledger::{Fold, Trust, TrustRecord, tasks::seconds};

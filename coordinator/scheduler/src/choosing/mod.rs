@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use common::{
     count::Orientation,
-    sync::{Grant, SyncReply, SyncRequest},
+    messages::sync::{Grant, SyncReply, SyncRequest},
 };
 
 pub use self::recounts::{Recount, RecountPurpose, Verifying};

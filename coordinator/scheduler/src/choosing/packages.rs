@@ -1,7 +1,7 @@
 //! Which tasks a package may hold.
 
 use common::{
-    sync::{PackageLimits, PackageRequest},
+    messages::sync::{PackageLimits, PackageRequest},
     text::{plural, span, thousands},
 };
 

@@ -8,10 +8,9 @@ use std::fmt;
 
 use common::{
     count::Orientation,
+    messages::run::RunId,
     plan::{PlanHash, TaskId},
-    published::published_counts,
-    run::RunId,
-    tally,
+    solutions::{published::published_counts, tally},
     text::{age, thousands},
 };
 

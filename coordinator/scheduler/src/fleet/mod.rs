@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use common::{run::WorkerId, sync::WorkerInfo};
+use common::messages::{run::WorkerId, sync::WorkerInfo};
 
 pub use self::worker::RefereeStatus;
 pub(crate) use self::{

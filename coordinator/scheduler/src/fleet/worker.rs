@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use common::{run::SessionId, sync::WorkerInfo};
+use common::messages::{run::SessionId, sync::WorkerInfo};
 
 use super::{LeaseIx, RunIx};
 use crate::clock::Ticks;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use common::{
+    messages::run::{RunId, WorkerId},
     plan::{BadSpec, Plan, PlanHash, TaskId},
-    run::{RunId, WorkerId},
-    tally::{self, BadTally},
+    solutions::tally::{self, BadTally},
 };
 
 use super::{

@@ -1,9 +1,8 @@
 //! Tests of the states of a task, and of the fold of a run.
 
 use common::{
-    limits::VERSION_BYTES,
+    messages::{limits::VERSION_BYTES, run::RunId},
     plan::{Plan, PlanSpec, TaskId},
-    run::RunId,
 };
 
 use super::{

@@ -16,15 +16,17 @@ pub(crate) mod test_records;
 mod trust;
 
 use common::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
-    limits,
+    messages::{
+        limits,
+        run::{Epoch, RunId, SubmitKey, WorkerId},
+    },
     plan::{Plan, PlanHash, PlanSpec, TaskId},
-    run::{Epoch, RunId, SubmitKey, WorkerId},
 };
 use serde::{Deserialize, Serialize};
 
-pub use common::recheck::Recheck;
+pub use common::messages::recheck::Recheck;
 pub use fold::{Contribution, Elapsed, Fold, PlanMismatch, Refusal, StoredTasks};
 pub use principal::{Caller, Confirmation, Principal};
 pub use sampling::RecheckSampler;

@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
-use common::{run::WorkerId, sync::PackageLimits};
+use common::messages::{run::WorkerId, sync::PackageLimits};
 
 /// Separator of a principal's machine and its token.
 const TOKEN: &str = " token ";

@@ -6,9 +6,11 @@
 use std::fmt;
 
 use common::{
+    messages::{
+        recheck::{MILLION, Recheck},
+        run::RunId,
+    },
     plan::TaskId,
-    recheck::{MILLION, Recheck},
-    run::RunId,
 };
 use sha2::{Digest, Sha256};
 

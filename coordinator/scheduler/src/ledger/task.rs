@@ -4,9 +4,9 @@
 //! differ. The referee's final count ends a dispute; void counts are removed.
 
 use common::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
-    run::{Epoch, WorkerId},
+    messages::run::{Epoch, WorkerId},
 };
 
 use super::{Confirmation, EntryKind};

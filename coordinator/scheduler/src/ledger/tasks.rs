@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use common::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
     plan::{Plan, TaskId},
 };
 

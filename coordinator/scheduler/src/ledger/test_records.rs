@@ -2,11 +2,11 @@
 
 use common::{
     board::Board,
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
+    messages::run::{Epoch, RunId, WorkerId},
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    run::{Epoch, RunId, WorkerId},
 };
 
 use super::{Fold, JournalEntry, Principal, Record, RunManifest, Trust, TrustRecord};

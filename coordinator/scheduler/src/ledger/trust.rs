@@ -1,6 +1,6 @@
 //! Stored changes of the trust in workers.
 
-use common::run::WorkerId;
+use common::messages::run::WorkerId;
 
 use super::{Principal, fold::cut};
 

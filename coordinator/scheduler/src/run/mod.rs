@@ -21,9 +21,9 @@ use std::{
 use common::{
     board::Board,
     crew_layout::PlanNeeds,
+    messages::sync::WorkerInfo,
     method::Layout,
     plan::{Plan, PlanSpec},
-    sync::WorkerInfo,
 };
 
 pub(crate) use self::{

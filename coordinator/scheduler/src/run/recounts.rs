@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use common::run::RunId;
+use common::messages::run::RunId;
 
 use crate::{
     clock::Ticks,

@@ -1,8 +1,8 @@
 //! The random sample of done tasks from which the total is estimated.
 
 use common::{
+    estimate::sample::{Estimate, RunEstimate},
     plan::Plan,
-    sample::{Estimate, RunEstimate},
 };
 
 use super::Pending;

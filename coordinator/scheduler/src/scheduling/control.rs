@@ -1,6 +1,6 @@
 //! Commands of operators, for runs and for workers.
 
-use common::run::{RunId, WorkerId};
+use common::messages::run::{RunId, WorkerId};
 
 use super::{Scheduler, leases::LeaseEnd};
 use crate::{

@@ -1,6 +1,6 @@
 //! Grants of the tasks that a worker gets.
 
-use common::{
+use common::messages::{
     limits,
     sync::{Revocation, SyncReply, SyncRequest},
 };

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use common::{
     count::Orientation,
-    limits,
-    run::{Epoch, LeaseKey, Proof, TaskRef},
-    sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
+    messages::{
+        limits,
+        run::{Epoch, LeaseKey, Proof, TaskRef},
+        sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
+    },
 };
 
 use super::Scheduler;

@@ -33,9 +33,11 @@ use std::{
 };
 
 use common::{
+    messages::{
+        run::RunId,
+        sync::{SyncReply, SyncRequest, WorkerInfo},
+    },
     plan::Plan,
-    run::RunId,
-    sync::{SyncReply, SyncRequest, WorkerInfo},
 };
 
 pub use config::{Config, DEFAULT_RECOUNTS};

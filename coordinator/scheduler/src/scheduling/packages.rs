@@ -5,7 +5,7 @@
 //! which is part of the proofs. Its leases never keep a run from ending: once nothing else is pending, they are
 //! revoked, and its counts are accepted whenever they arrive.
 
-use common::sync::{PackageLimits, PackageRequest, SyncReply};
+use common::messages::sync::{PackageLimits, PackageRequest, SyncReply};
 
 use super::{Scheduler, leases::LeaseEnd};
 use crate::{

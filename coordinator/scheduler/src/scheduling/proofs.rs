@@ -8,7 +8,7 @@ use std::fmt;
 
 use common::{
     count::Orientation,
-    run::{LeaseKey, Proof, TaskRef, WorkerId},
+    messages::run::{LeaseKey, Proof, TaskRef, WorkerId},
 };
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -90,8 +90,8 @@ impl Proofs {
 #[cfg(test)]
 mod tests {
     use common::{
+        messages::run::{Epoch, RunId},
         plan::{PlanHash, TaskId},
-        run::{Epoch, RunId},
     };
 
     use super::*;

@@ -1,6 +1,6 @@
 //! The coordinator's own referee.
 
-use common::kernel::KernelName;
+use common::compute::kernel::KernelName;
 
 use super::Scheduler;
 use crate::{

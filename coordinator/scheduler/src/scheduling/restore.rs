@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use common::{plan::Plan, run::WorkerId, sync::WorkerInfo};
+use common::{
+    messages::{run::WorkerId, sync::WorkerInfo},
+    plan::Plan,
+};
 
 use super::Scheduler;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::{
+use common::messages::{
     run::Partial,
     sync::{Acknowledgement, Verdict},
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::RangeInclusive};
 
-use common::{sync::SyncRequest, text::plural};
+use common::{messages::sync::SyncRequest, text::plural};
 
 use super::Scheduler;
 use crate::{

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use common::{
+    messages::run::RunId,
     plan::{Plan, TaskId},
-    run::RunId,
 };
 
 use crate::{

@@ -7,11 +7,13 @@ mod reasons;
 use std::{cmp::Reverse, ops::Range, sync::Arc};
 
 use common::{
+    estimate::sample::Estimate,
+    messages::{
+        run::{RunId, WorkerId},
+        sync::WorkerInfo,
+    },
     plan::TaskId,
-    run::{RunId, WorkerId},
-    sample::Estimate,
-    sync::WorkerInfo,
-    tally::{self, BadTally},
+    solutions::tally::{self, BadTally},
 };
 
 pub use self::{

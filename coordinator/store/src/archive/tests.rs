@@ -1,6 +1,6 @@
 use std::{fs, io::Write as _};
 
-use common::run::RunId;
+use common::messages::run::RunId;
 
 use super::*;
 use crate::{

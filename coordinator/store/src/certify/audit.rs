@@ -12,12 +12,14 @@ use std::{
 
 use common::{
     board::Board,
+    compute::kernel::Kernel,
     count::{Counter, CounterConfig, NoProgress, Orientation},
-    kernel::Kernel,
     method::Method,
     plan::Plan,
-    published::published_counts,
-    tally::{self, Counts},
+    solutions::{
+        published::published_counts,
+        tally::{self, Counts},
+    },
     text::{Escaped, percent, plural, thousands},
 };
 use rand::{SeedableRng as _, rngs::StdRng, seq::index};

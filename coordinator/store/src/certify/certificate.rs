@@ -2,7 +2,7 @@
 
 use common::{
     board::Board,
-    hex,
+    messages::hex,
     method::UnknownName,
     plan::{PlanHash, PlanSpec},
     text::Escaped,

@@ -20,10 +20,10 @@
 use std::{collections::HashMap, iter::Peekable, ops::Range, slice::Iter};
 
 use common::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
+    messages::run::WorkerId,
     plan::{Plan, PlanSpec},
-    run::WorkerId,
 };
 use scheduler::ledger::{Confirmation, Principal};
 use sha2::{Digest as _, Sha256};

@@ -3,9 +3,11 @@
 use std::{collections::BTreeMap, path::Path};
 
 use common::{
-    hex,
+    messages::{
+        hex,
+        run::{RunId, WorkerId},
+    },
     plan::{Plan, TaskId},
-    run::{RunId, WorkerId},
 };
 use scheduler::ledger::{Confirmation, Done, EntryKind, Fold, JournalEntry, TaskCount};
 

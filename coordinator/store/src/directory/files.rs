@@ -31,7 +31,7 @@ use std::{
     time::SystemTime,
 };
 
-use common::{hex, run::RunId};
+use common::messages::{hex, run::RunId};
 
 use crate::{
     StoreError, descriptors,

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{plan::TaskId, run::RunId};
+use common::{messages::run::RunId, plan::TaskId};
 use scheduler::ledger::fold;
 
 use crate::{

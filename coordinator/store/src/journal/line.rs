@@ -2,7 +2,7 @@
 //!
 //! A line is one JSON object with the fields of [`Fields`] in that order, without spaces.
 //! `prev` is the first 16 bytes of the SHA-256 of the line before (of the manifest, for the first
-//! line), and `crc` is the checksum (`common::sealed`). The format is frozen by a test; changing it raises
+//! line), and `crc` is the checksum (`common::messages::sealed`). The format is frozen by a test; changing it raises
 //! [`crate::journal::text::FORMAT`].
 
 use std::{
@@ -11,11 +11,13 @@ use std::{
 };
 
 use common::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
+    messages::{
+        run::{Epoch, RunId, WorkerId},
+        sealed::{self, as_text},
+    },
     plan::{Plan, PlanHash, TaskId},
-    run::{Epoch, RunId, WorkerId},
-    sealed::{self, as_text},
 };
 use scheduler::ledger::{EntryKind, Principal};
 use serde::{Deserialize, Serialize};
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn lines_round_trip_with_any_version() {
-        let longest = "\u{1}".repeat(common::limits::VERSION_BYTES);
+        let longest = "\u{1}".repeat(common::messages::limits::VERSION_BYTES);
         for version in ["", "0.1.0", "a \"quoted\" \\ one", "line\nend, tab\t, ü, 王后", &longest]
         {
             let line = line(version);

@@ -3,10 +3,12 @@
 
 use common::{
     board::Board,
+    messages::{
+        run::{RunId, SubmitKey},
+        sealed::as_text,
+    },
     method::Layout,
     plan::{PlanHash, PlanSpec},
-    run::{RunId, SubmitKey},
-    sealed::as_text,
 };
 use scheduler::ledger::{Recheck, Settings};
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::run::RunId;
+use common::messages::run::RunId;
 
 use crate::{
     StoreError, descriptors,

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{run::RunId, sealed::as_text};
+use common::messages::{run::RunId, sealed::as_text};
 use serde::{Deserialize, Serialize};
 
 use crate::{

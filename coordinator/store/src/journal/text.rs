@@ -2,14 +2,14 @@
 //!
 //! Each text is one JSON object with its struct's fields in their order, without spaces, then `check`: the
 //! SHA-256 of all bytes before `,"check":`. (Lines of journals and spools, of which there are many,
-//! end in a shorter checksum: `common::sealed`.)
+//! end in a shorter checksum: `common::messages::sealed`.)
 
 use std::{
     fmt::{self, Display},
     str::FromStr,
 };
 
-use common::hex;
+use common::messages::hex;
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 

@@ -5,7 +5,7 @@
 
 use std::{fmt::Display, fs::OpenOptions, io::Write as _, path::Path};
 
-use common::{run::WorkerId, sealed::as_text};
+use common::messages::{run::WorkerId, sealed::as_text};
 use scheduler::ledger::Principal;
 use serde::{Deserialize, Serialize};
 

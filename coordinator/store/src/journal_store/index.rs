@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use common::{
+    messages::run::RunId,
     plan::{Plan, TaskId},
-    run::RunId,
 };
 use scheduler::ledger::fold;
 

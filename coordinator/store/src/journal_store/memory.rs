@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use common::{plan::TaskId, run::RunId};
+use common::{messages::run::RunId, plan::TaskId};
 
 use crate::{
     StoreError, SyncTimes,

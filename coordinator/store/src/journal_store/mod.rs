@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
 };
 
-use common::{plan::TaskId, run::RunId};
+use common::{messages::run::RunId, plan::TaskId};
 
 use crate::{
     Change, Fold, JournalCursor, JournalEntry, Note, Recheck, RunManifest, Store, StoreError,

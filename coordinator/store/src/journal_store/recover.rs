@@ -3,8 +3,8 @@
 use std::{collections::HashMap, io::ErrorKind, path::Path};
 
 use common::{
+    messages::run::RunId,
     plan::{Plan, TaskId},
-    run::RunId,
 };
 use scheduler::ledger::{
     OpenTask, Stage, StoredTasks,

@@ -16,8 +16,8 @@ use std::{
 };
 
 use common::{
+    messages::run::{Epoch, RunId, WorkerId},
     plan::TaskId,
-    run::{Epoch, RunId, WorkerId},
 };
 use scheduler::ledger::{OpenState, OpenTask};
 
@@ -396,10 +396,10 @@ mod tests {
             (OpenState::Parked, "03".to_owned()),
         ] {
             let row = TaskRow::Open(OpenTask { state, failed: vec![WorkerId(0xcd)] });
-            assert_eq!(common::hex::encode(&encode(&row)), bytes + failed);
+            assert_eq!(common::messages::hex::encode(&encode(&row)), bytes + failed);
         }
         let counted = TaskRow::Counted { sequence: 3 };
-        assert_eq!(common::hex::encode(&encode(&counted)), "020000000000000003");
+        assert_eq!(common::messages::hex::encode(&encode(&counted)), "020000000000000003");
         assert_eq!(row_key(RunId(0x102), TaskId(3)), *b"r\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x03");
         assert_eq!(seen_key(RunId(0x102)), *b"s\0\0\0\0\0\0\x01\x02");
     }

@@ -188,7 +188,7 @@ impl Database {
 
 #[cfg(test)]
 mod tests {
-    use common::run::RunId;
+    use common::messages::run::RunId;
     use kit::postgres::Postgres;
 
     use super::*;

@@ -17,7 +17,7 @@ mod tests;
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
-use common::{plan::TaskId, run::RunId};
+use common::{messages::run::RunId, plan::TaskId};
 use tokio::sync::watch;
 
 pub(crate) use self::tables::Texts;

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use common::{plan::TaskId, run::RunId};
+use common::{messages::run::RunId, plan::TaskId};
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{

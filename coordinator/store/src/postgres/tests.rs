@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fs};
 
-use common::run::RunId;
+use common::messages::run::RunId;
 use kit::postgres::Postgres;
 
 use crate::{

@@ -12,10 +12,12 @@ use std::{
 
 use common::{
     board::Board,
-    published::published_counts,
-    run::RunId,
-    symmetric::{half_turn, quarter_turn},
-    tally::Counts,
+    messages::run::RunId,
+    solutions::{
+        published::published_counts,
+        symmetric::{half_turn, quarter_turn},
+        tally::Counts,
+    },
     text::{Escaped, check_text, labeled, method_name, plural},
 };
 use scheduler::{

@@ -4,10 +4,10 @@ use std::fs;
 
 use common::{
     board::Board,
+    compute::kernel::Kernel,
     count::{Counter, CounterConfig, NoProgress},
-    kernel::Kernel,
+    messages::run::RunId,
     plan::{Plan, TaskId},
-    run::RunId,
 };
 
 use crate::{

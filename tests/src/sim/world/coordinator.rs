@@ -10,9 +10,11 @@ use std::{
 };
 
 use common::{
-    kernel::KernelName,
-    run::{LeaseKey, RunId, WorkerId},
-    sync::{SyncReply, SyncRequest},
+    compute::kernel::KernelName,
+    messages::{
+        run::{LeaseKey, RunId, WorkerId},
+        sync::{SyncReply, SyncRequest},
+    },
 };
 use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped, Submission};
 use rand::RngExt;

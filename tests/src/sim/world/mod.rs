@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use common::{
+use common::messages::{
     run::{RunId, WorkerId},
     sync::{SyncReply, SyncRequest},
 };

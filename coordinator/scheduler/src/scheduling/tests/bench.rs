@@ -7,12 +7,16 @@ use std::{
 };
 
 use common::{
+    compute::kernel::KernelName,
     count::Orientation,
-    kernel::KernelName,
+    messages::{
+        run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
+        sync::{
+            Grant, HeldLease, PackageLimits, SelfTestReport, SyncReply, SyncRequest, WorkerInfo,
+        },
+    },
     method::Layout,
     plan::{Plan, TaskId},
-    run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, TaskRef, WorkerId},
-    sync::{Grant, HeldLease, PackageLimits, SelfTestReport, SyncReply, SyncRequest, WorkerInfo},
     test_fixture::{ExactCounts, plan},
 };
 

@@ -2,10 +2,12 @@
 
 use common::{
     count::Orientation,
-    limits,
+    messages::{
+        limits,
+        run::{Epoch, LeaseKey, TaskRef},
+        sync::{Grant, HeldLease, Verdict},
+    },
     plan::{PlanSpec, TaskId},
-    run::{Epoch, LeaseKey, TaskRef},
-    sync::{Grant, HeldLease, Verdict},
 };
 
 use super::{
@@ -591,7 +593,7 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
     assert_eq!(totals.last_call_ms_ago, Some(0));
     assert_eq!(status.workers.len(), STATUS_WORKERS);
     let silent = |worker: &WorkerStatus| worker.state == WorkerState::Silent;
-    assert_eq!(status.workers[0].info.id, common::run::WorkerId(900));
+    assert_eq!(status.workers[0].info.id, common::messages::run::WorkerId(900));
     assert!(status.workers[1..101].iter().all(silent));
     assert!(!status.workers[101..].iter().any(silent));
     // Pages by identity show each worker once, independent of changes between two pages.

@@ -4,9 +4,11 @@ use std::{fmt::Write as _, time::Duration};
 
 use common::{
     count::Orientation,
+    messages::{
+        run::WorkerId,
+        sync::{Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply, SyncRequest},
+    },
     plan::TaskId,
-    run::WorkerId,
-    sync::{Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply, SyncRequest},
 };
 
 use super::{

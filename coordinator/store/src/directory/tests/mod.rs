@@ -10,8 +10,8 @@ use std::{
 };
 
 use common::{
+    messages::run::RunId,
     plan::{Plan, TaskId},
-    run::RunId,
 };
 use proptest::prelude::*;
 
