@@ -43,6 +43,11 @@ use super::{
 /// The token of all visitors: names of tokens and certificates have no parentheses.
 const TOKEN: &str = "(volunteers)";
 
+/// Returns the text to which an identity is bound: a visitor gets another one with another public name.
+fn bound_to(public_name: Option<&str>) -> String {
+    public_name.map_or_else(|| TOKEN.to_owned(), |name| format!("{TOKEN} {name}"))
+}
+
 /// Time until the promised return of a package.
 const AWAY: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
@@ -84,6 +89,7 @@ pub(super) async fn count_page(State(app): State<App>) -> Result<Response, Refus
                     p.error id="problem" role="alert" hidden {}
                     form id="settings" {
                         p { label { "Name " input id="name" maxlength="64" pattern="[A-Za-z0-9._\\-]{1,64}" autocomplete="nickname"; } }
+                        p { label { input id="named" type="checkbox"; " Name me in the certificate of the result" } }
                         p { label { "Cores " input id="cores" type="number" min="1" value="1"; } " " span.sub id="cores-all" {} }
                         p { label { input id="hidden-pause" type="checkbox"; " Pause while the tab is hidden" } }
                         p { label { input id="battery-pause" type="checkbox" checked; " Pause on battery" } }
@@ -126,6 +132,8 @@ pub(super) struct TabCall {
     /// The issued secret; absent in the first call.
     secret: Option<String>,
     name: String,
+    /// Whether certificates name the visitor.
+    named: bool,
     threads: u32,
     memory_bytes_per_thread: u64,
     /// Whether the tab wants a package; only one that holds no tasks gets it.
@@ -175,16 +183,17 @@ pub(super) async fn sync(
 ) -> Result<Json<TabAnswer>, Refusal> {
     let quotas = quotas(&app)?;
     let Input(call) = call?;
-    let identities = &app.driver.identities;
+    let bad = |what| Refusal::new(StatusCode::BAD_REQUEST, what);
+    let name = worker_name(&call.name).map_err(|error| bad(error.to_string()))?;
+    let public_name = call.named.then_some(name.as_str());
+    let (identities, bound) = (&app.driver.identities, bound_to(public_name));
     let secret = call.secret.as_deref().and_then(|secret| secret.parse::<WorkerSecret>().ok());
-    let Some(secret) = secret.filter(|secret| identities.is_issued(secret, Some(TOKEN))) else {
+    let Some(secret) = secret.filter(|secret| identities.is_issued(secret, Some(&bound))) else {
         quotas.issue(peer.address.ip())?;
-        let secret = Some(identities.issue(Some(TOKEN)).expose());
+        let secret = Some(identities.issue(Some(&bound)).expose());
         return Ok(Json(TabAnswer { secret, ..TabAnswer::default() }));
     };
     quotas.call(secret.worker())?;
-    let bad = |what| Refusal::new(StatusCode::BAD_REQUEST, what);
-    let name = worker_name(&call.name).map_err(|error| bad(error.to_string()))?;
     if !(1..=MAX_THREADS).contains(&call.threads) {
         return Err(bad(format!("invalid threads: expected 1 to {MAX_THREADS}")));
     }
@@ -199,7 +208,9 @@ pub(super) async fn sync(
         core_seconds: SECONDS_PER_THREAD * f64::from(call.threads),
     });
     let packages = PackageLimits { away_seconds: AWAY.as_secs(), ..PackageLimits::default() };
-    let caller = Caller { packages, ..Caller::new(secret.worker(), Some(TOKEN.into())) };
+    let public_name = public_name.map(Into::into);
+    let caller =
+        Caller { packages, public_name, ..Caller::new(secret.worker(), Some(TOKEN.into())) };
     let held = |lease: LeaseKey| HeldLease { lease, cost_done: 0, started: false, failed: false };
     let request = SyncRequest {
         worker: WorkerInfo {

@@ -9,35 +9,52 @@ use common::{
     plan::{Plan, PlanSpec, TaskId},
 };
 use serde_json::{Value, json};
+use store::certify::{Certificate, Contributor};
 use tests::{
     cluster::{by_rows, journal},
     process::{Process, queensctl},
 };
 
-use super::http::{Fixture, ask};
+use super::http::{Answer, Fixture, ask};
 
 /// A run of some seconds of one core, in tasks of a millisecond.
 const RUN: [&str; 8] = by_rows("16", "1000");
 const TOTAL: &str = "14772512";
 
 /// A tab, with its secret.
-struct Visitor(Option<String>);
+struct Visitor {
+    secret: Option<String>,
+    name: &'static str,
+    /// Whether certificates name the visitor.
+    named: bool,
+}
 
 impl Visitor {
     fn new(fixture: &Fixture) -> Self {
-        let secret = &Self(None).call(fixture, false, "")["secret"];
-        Self(Some(secret.as_str().expect("an identity").to_owned()))
+        Self::of(fixture, "visitor", false)
+    }
+
+    fn of(fixture: &Fixture, name: &'static str, named: bool) -> Self {
+        let stranger = Self { secret: None, name, named };
+        let secret = stranger.call(fixture, false, "")["secret"].as_str().map(str::to_owned);
+        assert!(secret.is_some(), "an identity");
+        Self { secret, ..stranger }
     }
 
     fn call(&self, fixture: &Fixture, wants_package: bool, lines: &str) -> Value {
-        let call = json!({
-            "secret": self.0, "name": "visitor", "threads": 1, "memory_bytes_per_thread": 1 << 30,
-            "wants_package": wants_package, "lines": lines
-        });
-        let url = format!("{}/count/sync", fixture.http);
-        let answer = ask("POST", &url, &[], Some(&call.to_string()));
+        let answer = self.ask(fixture, wants_package, lines);
         assert_eq!(answer.code, 200, "{answer:#?}");
         answer.json()
+    }
+
+    fn ask(&self, fixture: &Fixture, wants_package: bool, lines: &str) -> Answer {
+        let Self { secret, name, named } = self;
+        let call = json!({
+            "secret": secret, "name": name, "named": named, "threads": 1,
+            "memory_bytes_per_thread": 1 << 30, "wants_package": wants_package, "lines": lines
+        });
+        let url = format!("{}/count/sync", fixture.http);
+        ask("POST", &url, &[], Some(&call.to_string()))
     }
 
     /// Fetches a package, empty if there are no tasks, and tells the coordinator that the tab keeps it.
@@ -140,7 +157,7 @@ fn a_visitor_submits_its_own_tasks_and_can_do_nothing_else() {
     assert_eq!(authors.len(), 64);
     assert!(authors.iter().all(|author| author.ends_with(" token (volunteers)\"")), "{authors:?}");
 
-    let bearer = format!("Bearer {}", visitor.0.as_deref().expect("a secret"));
+    let bearer = format!("Bearer {}", visitor.secret.as_deref().expect("a secret"));
     for (method, path) in
         [("GET", "/api/v1/status"), ("GET", "/workers"), ("POST", "/api/v1/runs/last/pause")]
     {
@@ -213,6 +230,73 @@ fn a_visitor_gets_credit_and_a_certificate_of_its_own_counts() {
         changed[place] ^= 1;
         fs::write(&counts, &changed).unwrap();
         audit().code(3);
+    }
+}
+
+#[test]
+fn the_certificate_names_the_visitors_who_want_it() {
+    let options = ["--volunteers", "--referee", "off", "--recheck", "0"];
+    let fixture = Fixture::start(&[&by_rows("13", "1")[..], &options].concat());
+    let visitors = [("anna", true), ("anna", true), ("b.e-r_t", true), ("carla", false)];
+    let visitors = visitors.map(|(name, named)| Visitor::of(&fixture, name, named));
+    let another = |visitor: &Visitor| Visitor { secret: visitor.secret.clone(), ..*visitor };
+    for other in [
+        Visitor { name: "dora", ..another(&visitors[0]) },
+        Visitor { named: false, ..another(&visitors[0]) },
+        Visitor { named: true, ..another(&visitors[3]) },
+    ] {
+        let answer = other.call(&fixture, true, "");
+        assert!(answer["secret"].is_string() && answer["package"] == "", "{answer}");
+    }
+    for name in ["", "a b", "<b>anna</b>"] {
+        let answer = Visitor { name, ..another(&visitors[0]) }.ask(&fixture, false, "");
+        assert_eq!(answer.code, 400, "{answer:#?}");
+    }
+    while fixture.get("/api/v1/status").json()["state"] == "running" {
+        for visitor in &visitors {
+            let package = visitor.package(&fixture);
+            if !package.is_empty() {
+                let answers = visitor.submit(&fixture, &package, |_, count| count);
+                assert_eq!(accepted(&answers), package.len() - 1, "{answers:?}");
+            }
+        }
+    }
+    let file = fixture.cluster.path("named.json");
+    let data_dir = fixture.cluster.data_dir();
+    Process::run(queensctl(&["certify", "--out"]).arg(&file).arg(&data_dir)).ok();
+
+    let text = fs::read_to_string(&file).unwrap();
+    let certificate = Certificate::read(&text).unwrap();
+    let lines = journal(&data_dir);
+    let of = |name: &str| {
+        let end = format!(" token (volunteers) name {name}");
+        let own = lines.iter().filter(|line| line["principal"].as_str().unwrap().ends_with(&end));
+        let counts: Vec<u128> =
+            own.map(|line| line["count"].as_str().unwrap().parse().unwrap()).collect();
+        assert!(counts.len() > 60, "{name}: {counts:?}");
+        let solutions = counts.iter().sum::<u128>().to_string();
+        Contributor { name: name.to_owned(), counts: counts.len() as u64, solutions }
+    };
+    assert_eq!(certificate.contributors, ["anna", "b.e-r_t"].map(of));
+    let named: u64 = certificate.contributors.iter().map(|of| of.counts).sum();
+    assert!(named < certificate.counts, "carla counted too");
+    assert!(!text.contains("carla"), "{text}");
+
+    let audit = |certificate: Certificate| {
+        fs::write(&file, certificate.sign(&[7; 32])).unwrap();
+        Process::run(queensctl(&["audit"]).arg(&file))
+    };
+    let anna = format!("named      passed: {} counts by anna, ", of("anna").counts);
+    audit(certificate.clone()).ok().prints(&[&anna]);
+    let changes: [fn(&mut Certificate); 3] = [
+        |of| of.contributors[0].counts += 1,
+        |of| of.contributors[1].name = "carla".to_owned(),
+        |of| of.contributors.clear(),
+    ];
+    for change in changes {
+        let mut forged = certificate.clone();
+        change(&mut forged);
+        audit(forged).code(3).prints(&["named      FAILED"]);
     }
 }
 

@@ -7,6 +7,9 @@ use common::messages::{run::WorkerId, sync::PackageLimits};
 /// Separator of a principal's machine and its token.
 const TOKEN: &str = " token ";
 
+/// Separator of a token and the public name of its holder. No token contains it.
+const NAME: &str = " name ";
+
 /// The principal of the coordinator's own counting threads.
 const REFEREE: &str = "referee";
 
@@ -16,7 +19,7 @@ const MAX_BYTES: usize = 128;
 /// Author of a count, as stored in records.
 ///
 /// It is a machine and its worker's token, such as `machine 0123456789abcdef token lab-7`, a machine without a
-/// token, or the coordinator itself: `referee`, which no token can name.
+/// token, or the coordinator itself: `referee`, which no token can name. A public name may follow the token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
     text: Arc<str>,
@@ -59,6 +62,17 @@ impl Principal {
     }
 
     pub fn token(&self) -> Option<&str> {
+        let holder = self.holder()?;
+        Some(holder.split_once(NAME).map_or(holder, |(token, _)| token))
+    }
+
+    /// Returns the name under which the author wants to be published.
+    pub fn public_name(&self) -> Option<&str> {
+        Some(self.holder()?.split_once(NAME)?.1)
+    }
+
+    /// Returns the token and the public name.
+    fn holder(&self) -> Option<&str> {
         self.text.get(self.machine_bytes + TOKEN.len()..)
     }
 
@@ -123,6 +137,8 @@ impl Confirmation {
 pub struct Caller {
     /// The token's permanent name, `name/id`; `None` if tokens are not required.
     pub token: Option<Arc<str>>,
+    /// The name under which the worker wants to be published.
+    pub public_name: Option<Arc<str>>,
     /// Whether the operator trusts the token: machines with it act as referees.
     pub trusted: bool,
     /// Maximum number of machines of the token; `None` for any number.
@@ -142,6 +158,7 @@ impl Caller {
         let machine = u64::try_from(worker.0 >> 64).expect("64 bits");
         Self {
             token,
+            public_name: None,
             trusted: false,
             max_machines: None,
             packages: PackageLimits::default(),
@@ -155,7 +172,11 @@ impl Caller {
     }
 
     pub fn principal(&self) -> Principal {
-        Principal::new(self.machine, self.token.as_deref())
+        let principal = Principal::new(self.machine, self.token.as_deref());
+        match &self.public_name {
+            Some(name) => Principal::from_stored(&format!("{principal}{NAME}{name}")),
+            None => principal,
+        }
     }
 }
 
@@ -170,7 +191,15 @@ mod tests {
         assert_eq!(bare.token(), None);
         let lab = Principal::new(0xab, Some("lab-7"));
         assert_eq!(lab.as_str(), "machine 00000000000000ab token lab-7");
-        assert_eq!(lab.token(), Some("lab-7"));
+        assert_eq!((lab.token(), lab.public_name()), (Some("lab-7"), None));
+        // A public name is no part of the token.
+        let visitor = Caller::new(WorkerId(0xab << 64), Some("(volunteers)".into()));
+        let named = Caller { public_name: Some("anna".into()), ..visitor.clone() }.principal();
+        assert_eq!(named.as_str(), "machine 00000000000000ab token (volunteers) name anna");
+        assert_eq!((named.token(), named.public_name()), (Some("(volunteers)"), Some("anna")));
+        assert!(named.same_machine(&visitor.principal()));
+        let longest = Caller { public_name: Some("x".repeat(64).into()), ..visitor }.principal();
+        assert_eq!(longest.public_name().map(str::len), Some(64));
         // The longest token name fits; longer texts are cut between two characters.
         let longest = "x".repeat(64);
         let longest = Principal::new(u64::MAX, Some(&longest));
@@ -186,6 +215,7 @@ mod tests {
             (of(1, Some("a")), of(1, Some("b")), Confirmation::SameMachine),
             (of(1, None), of(2, None), Confirmation::SameToken),
             (of(1, Some("a/1")), of(2, Some("a/1")), Confirmation::SameToken),
+            (of(1, Some("a/1")), of(2, Some("a/1 name anna")), Confirmation::SameToken),
             (of(1, Some("a/1")), of(2, Some("a/2")), Confirmation::OtherToken),
             (of(1, Some("a")), of(2, Some("b")), Confirmation::OtherToken),
             (of(1, None), of(2, Some("b")), Confirmation::OtherToken),

@@ -27,7 +27,7 @@
   if (!database || typeof WebAssembly !== 'object') {
     return show('this browser cannot count: use a current one on a desktop, not in a private window');
   }
-  const kept = { secret: null, name: 'visitor', header: null, tasks: [], results: [], running: false, done: 0, solutions: '0', run: '', inRun: 0 };
+  const kept = { secret: null, name: 'visitor', named: false, chosen: { name: 'visitor', named: false }, header: null, tasks: [], results: [], running: false, done: 0, solutions: '0', run: '', inRun: 0 };
   Object.assign(kept, await opened(database.transaction('kept').objectStore('kept').get('state')));
   function keep() {
     const change = database.transaction('kept', 'readwrite');
@@ -70,8 +70,10 @@
   }
   async function call() {
     called = Date.now();
+    // The identity is bound to a published name: a choice is valid from the next package on.
+    if (!kept.header) Object.assign(kept, kept.chosen);
     const request = () => ({
-      secret: kept.secret, name: kept.name, threads: cores(), memory_bytes_per_thread: MEMORY,
+      secret: kept.secret, name: kept.name, named: kept.named, threads: cores(), memory_bytes_per_thread: MEMORY,
       wants_package: running && kept.tasks.length === 0, lines: lines(),
     });
     let answer = await post(request());
@@ -198,14 +200,15 @@
     at('share').textContent = `${(100 * Math.min(1, kept.inRun / run.tasks)).toPrecision(2)} %`;
     at('run').textContent = `N = ${run.n}, ${(100 * run.done / run.tasks).toFixed(1)} %`;
   }
-  at('name').value = kept.name;
+  at('name').value = kept.chosen.name;
+  at('named').checked = kept.chosen.named;
   at('cores').max = navigator.hardwareConcurrency;
   at('cores').value = Math.max(1, navigator.hardwareConcurrency >> 1);
   at('cores-all').textContent = `of ${navigator.hardwareConcurrency}`;
   at('stop').addEventListener('click', stop);
   at('settings').addEventListener('submit', (event) => {
     event.preventDefault();
-    kept.name = at('name').value || 'visitor';
+    kept.chosen = { name: at('name').value || 'visitor', named: at('named').checked };
     begin();
   });
   // Two tabs would count the same tasks. Only secure pages have locks.

@@ -1,6 +1,7 @@
 //! Audits of certificates, without a coordinator.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeSet,
     num::NonZeroU16,
     sync::{
@@ -29,7 +30,7 @@ use scheduler::{
 };
 
 use crate::certify::{
-    certificate::{BadCertificate, Certificate, Levels, Recounts},
+    certificate::{BadCertificate, Certificate, Contributor, Levels, Recounts},
     leaves::{self, BadCounts, Leaf},
 };
 
@@ -55,6 +56,9 @@ pub enum AuditError {
     #[error("invalid counts: {0}")]
     Counts(#[from] BadCounts),
 }
+
+/// Maximum number of contributors that an audit prints; a certificate lists all.
+const MAX_NAMES: usize = 10;
 
 /// The reason for a check's outcome: `Ok` if it passed, `Err` if it failed.
 type Checked = Result<String, String>;
@@ -121,6 +125,7 @@ pub fn audit(
     } else {
         note(finding("sum", sum(&certificate, &leaves)));
         note(finding("confirmed", confirmed(&certificate, &leaves)));
+        note(named(&certificate, &leaves));
     }
     note(classes(&certificate));
     note(published(&certificate, spec.board));
@@ -238,6 +243,26 @@ fn confirmed(certificate: &Certificate, leaves: &[&Leaf]) -> Checked {
         )),
         None => Ok("as claimed; no bound is claimed".to_owned()),
     }
+}
+
+/// Recomputes the parts of the contributors who want to be named.
+fn named(certificate: &Certificate, leaves: &[&Leaf]) -> Check {
+    let mut all = Contributor::all(leaves.iter().copied());
+    if all != certificate.contributors {
+        let other = "the named contributors did not make the counts that are listed".to_owned();
+        return finding("named", Err(other));
+    }
+    if all.is_empty() {
+        return not_applicable("named", "no contributor wants to be named".to_owned());
+    }
+    all.sort_by_key(|of| Reverse(of.counts));
+    let part =
+        |of: &Contributor| format!("{} by {}", plural(of.counts, "count"), Escaped(&of.name));
+    let mut parts: Vec<_> = all.iter().take(MAX_NAMES).map(part).collect();
+    if all.len() > MAX_NAMES {
+        parts.push(format!("and those of {} more", all.len() - MAX_NAMES));
+    }
+    finding("named", Ok(parts.join(", ")))
 }
 
 fn classes(certificate: &Certificate) -> Check {

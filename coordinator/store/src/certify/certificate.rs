@@ -1,5 +1,7 @@
 //! The certificate: a JSON text, signed over all of its bytes before the signature.
 
+use std::collections::BTreeMap;
+
 use common::{
     board::Board,
     messages::hex,
@@ -8,7 +10,7 @@ use common::{
     text::Escaped,
 };
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
-use scheduler::ledger::Confirmation;
+use scheduler::ledger::{Confirmation, Principal};
 use serde::{Deserialize, Serialize};
 
 use crate::certify::leaves::{Hash, Leaf};
@@ -51,6 +53,9 @@ pub struct Certificate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recounts: Option<Recounts>,
     pub workers: Vec<Share>,
+    /// The visitors who want to be named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contributors: Vec<Contributor>,
     pub counts: u64,
     /// The root of the tree over the counts.
     pub merkle_root: String,
@@ -125,6 +130,37 @@ pub struct Share {
     pub confirmed: u64,
     /// Core time of its accepted counts.
     pub core_seconds: u64,
+}
+
+/// The counts of those who gave a name for publication; nobody checks that it is theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contributor {
+    pub name: String,
+    /// Number of counts that stand.
+    pub counts: u64,
+    /// Sum of these counts.
+    pub solutions: String,
+}
+
+impl Contributor {
+    /// Returns the named contributors of counts, in the order of their names.
+    pub(crate) fn all<'a>(leaves: impl IntoIterator<Item = &'a Leaf>) -> Vec<Self> {
+        let mut all = BTreeMap::<_, (u64, u128)>::new();
+        for Leaf { count, first, .. } in leaves {
+            if let Some(name) = Principal::from_stored(&first.principal).public_name() {
+                let (counts, solutions) = all.entry(name.to_owned()).or_default();
+                *counts += 1;
+                *solutions += u128::from(*count);
+            }
+        }
+        let named = |(name, (counts, solutions)): (_, (_, u128))| Self {
+            name,
+            counts,
+            solutions: solutions.to_string(),
+        };
+        all.into_iter().map(named).collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -227,6 +263,7 @@ mod tests {
             confirmed: Levels { none: 2, referee: 1, ..Levels::default() },
             recounts: Some(Recounts { random: 1, wrong: 0, at_most_wrong: 2 }),
             workers: Vec::new(),
+            contributors: Vec::new(),
             counts: 3,
             merkle_root: "23".repeat(32),
             program: "queensctl 0.1.0".to_owned(),

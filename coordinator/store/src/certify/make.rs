@@ -12,7 +12,7 @@ use common::{
 use scheduler::ledger::{Confirmation, Done, EntryKind, Fold, JournalEntry, TaskCount};
 
 use crate::certify::{
-    certificate::{Certificate, Check, FORMAT, Levels, Recounts, Share},
+    certificate::{Certificate, Check, Contributor, FORMAT, Levels, Recounts, Share},
     leaves::{self, Leaf, Origin, Subtree},
 };
 use crate::{Checks, RunState, VerifyError};
@@ -60,6 +60,7 @@ pub fn certify(
     let plan = Plan::new(manifest.spec).expect("the run was verified");
     let leaves: Vec<_> = fold.done().map(|(task, done)| leaf(&plan, &fold, task, &done)).collect();
     let confirmed = Levels::of(&leaves);
+    let contributors = Contributor::all(&leaves);
     for Leaf { first, .. } in &leaves {
         if let Some((share, _)) = shares.get_mut(&(first.worker, first.principal.clone())) {
             share.counts += 1;
@@ -98,6 +99,7 @@ pub fn certify(
             .into_values()
             .map(|(share, duration_us)| Share { core_seconds: duration_us / 1_000_000, ..share })
             .collect(),
+        contributors,
         counts: parts.len() as u64,
         merkle_root: hex::encode(&root),
         program: concat!("queensctl ", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -10,6 +10,8 @@ pub(crate) mod leaves;
 mod make;
 
 pub use audit::{AuditError, AuditOptions, Part, audit};
-pub use certificate::{BadCertificate, Certificate, Check, Levels, Recounts, Share, public_key};
+pub use certificate::{
+    BadCertificate, Certificate, Check, Contributor, Levels, Recounts, Share, public_key,
+};
 pub use leaves::BadCounts;
 pub use make::{Certified, CertifyError, certify};

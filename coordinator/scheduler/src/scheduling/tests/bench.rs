@@ -121,6 +121,7 @@ impl ScriptedWorker {
     fn caller(&self) -> Caller {
         Caller {
             token: self.token.clone(),
+            public_name: None,
             trusted: self.trusted,
             max_machines: self.max_machines.and_then(std::num::NonZeroU32::new),
             packages: self.packages,
