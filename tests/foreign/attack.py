@@ -27,6 +27,9 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
+import zlib
 
 import grpc
 
@@ -58,6 +61,8 @@ class Group:
     hurries: bool = False
     # Calls and wants no work.
     idles: bool = False
+    # Counts packages in tabs of browsers, without a token.
+    visits: bool = False
     start_at: float = 0.0
 
     @property
@@ -115,6 +120,7 @@ SCENARIOS = {
         liars(1.0, size=2, hurries=True),
         liars(1.0, "evil-2", size=2, hurries=True),
     ],
+    "10 tabs 20 % + 1 honest": [honest(1), liars(0.2, "tabs", size=10, cores=10, visits=True)],
     "bit errors 0.1 %, 3 machines": [Group("good", 3, 3.0, bit_errors=0.001)],
     "lab of 20, 3 bad at 50 %, 1 other token": [
         honest(17, "lab"),
@@ -283,6 +289,60 @@ class Client(threading.Thread):
             attack.over.wait(seconds * attack.slow / share or min(reply.next_sync_ms / 1e3, 0.1))
 
 
+class Tab(Client):
+    """The tab of a volunteer's browser: fetches packages over HTTP, and submits counts of all their tasks."""
+
+    def call(self, wants_package, lines=""):
+        call = {
+            "secret": self.secret or None,
+            "name": self.info.name,
+            "named": False,
+            "threads": self.info.threads,
+            "memory_bytes_per_thread": self.info.memory_bytes_per_thread,
+            "wants_package": wants_package,
+            "lines": lines,
+        }
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(self.attack.page, json.dumps(call).encode(), headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def run(self):
+        while not self.attack.over.is_set():
+            try:
+                self.visit()
+            except OSError as error:
+                self.errors[error.read().decode() if isinstance(error, urllib.error.HTTPError) else str(error)] += 1
+            self.attack.over.wait(0.5)
+
+    def visit(self):
+        attack, answer = self.attack, self.call(wants_package=True)
+        self.secret = answer.get("secret", self.secret)
+        if not answer["package"]:
+            return
+        # The tasks are the tab's once the coordinator knows that the tab has them.
+        self.call(wants_package=False, lines=answer["package"])
+        first, *tasks = answer["package"].splitlines(keepends=True)
+        header, tasks = json.loads(first)["package"], [json.loads(line)["task"] for line in tasks]
+        seconds = sum(attack.exact.seconds[task["task"]] for task in tasks)
+        self.worked += seconds
+        if not attack.over.wait(seconds * attack.slow):
+            self.call(wants_package=False, lines=first + "".join(self.finished(header, task) for task in tasks))
+
+    def finished(self, header, task):
+        common = {name: header[name] for name in ("run", "plan", "return_unix_ms")}
+        took = int(self.attack.exact.seconds[task["task"]] * 1e6 * self.attack.slow)
+        counted = {"count": str(self.count(task["task"])), "kernel": "simd128", "duration_us": took}
+        body = json.dumps({"finished": common | task | counted}, separators=(",", ":"))[:-1]
+        return f'{body},"crc":"{zlib.crc32(body.encode()):08x}"}}\n'
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 class Attack:
     """A coordinator, its clients, and the outcome of its run."""
 
@@ -309,10 +369,11 @@ class Attack:
 
     def run(self, scratch):
         self.data = pathlib.Path(scratch) / "data"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        command = [*coordinator_command(self.options), "--recheck", self.recheck, "--no-http"]
+        port, page = free_port(), f"127.0.0.1:{free_port()}"
+        visitors = any(group.visits for group in self.groups)
+        self.page = f"http://{page}/count/sync"
+        command = [*coordinator_command(self.options), "--recheck", self.recheck]
+        command += ["--volunteers", "--http", page] if visitors else ["--no-http"]
         command += ["--listen", f"0.0.0.0:{port}", "--advertise", f"127.0.0.1:{port}"]
         coordinator = subprocess.Popen(
             [*command, "--data-dir", self.data],
@@ -327,7 +388,8 @@ class Attack:
                 if coordinator.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"the coordinator did not start: {command}")
                 time.sleep(0.1)
-            self.tokens = {name: self.token(name) for name in {group.token for group in self.groups}}
+            tokens = {group.token for group in self.groups if not group.visits}
+            self.tokens = {name: self.token(name) for name in tokens}
             with grpc.insecure_channel(f"127.0.0.1:{port}") as self.channel:
                 return self.watch(deadline)
         finally:
@@ -346,7 +408,7 @@ class Attack:
             for number in range(group.size):
                 # The first machine is honest.
                 machine = machines[0] if group.impersonates else machines[len(clients)]
-                clients.append(Client(self, group, number, machine))
+                clients.append((Tab if group.visits else Client)(self, group, number, machine))
         begun = time.monotonic()
         for client in clients:
             client.start()
