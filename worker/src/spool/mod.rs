@@ -6,7 +6,7 @@
 //! | `stop` | empty; created to ask the worker to stop |
 //! | `secret` | identifies the worker to the coordinator, 64 hexadecimal digits |
 //! | `outbox.jsonl` | results and acknowledgements, see [`line`] |
-//! | `self-test-failed` | empty; see [`FailureMark`] |
+//! | `self-test-failed` | empty; see `FailureMark` |
 
 pub(crate) mod identity;
 pub(crate) mod line;
