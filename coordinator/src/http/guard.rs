@@ -28,7 +28,7 @@ use crate::{
     message::outage_text,
 };
 
-/// Time for an answer while the store is away.
+/// Time for the answer to a read while the store is away.
 const OUTAGE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The answer to a rejected request.
@@ -200,7 +200,8 @@ pub(super) async fn authorize(
             request.extensions_mut().insert(subject);
             // Removed so that it cannot be logged.
             request.headers_mut().remove(header::AUTHORIZATION);
-            match in_time(&app, next.run(request)).await {
+            let is_read = method == Method::GET;
+            match in_time(&app, next.run(request), is_read).await {
                 Ok(response) => {
                     // Only readers of streams understand a final message.
                     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -223,15 +224,19 @@ pub(super) async fn authorize(
     answered
 }
 
-/// Waits for an answer: for a second while the store is away, as the driver then answers nothing that is not
-/// remembered.
-async fn in_time(app: &App, answer: impl Future<Output = Response>) -> Result<Response, Refusal> {
+/// Waits for an answer. While the store is away, the driver answers only what it remembers, so reads wait for a
+/// second; a change may still be stored.
+async fn in_time(
+    app: &App,
+    answer: impl Future<Output = Response>,
+    is_read: bool,
+) -> Result<Response, Refusal> {
     let (mut answer, asked) = (pin!(answer), Instant::now());
     loop {
         if let Ok(response) = timeout(OUTAGE_PATIENCE, &mut answer).await {
             return Ok(response);
         }
-        if let Some(outage) = app.driver.outage() {
+        if is_read && let Some(outage) = app.driver.outage() {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, outage_text(&outage)));
         }
         if asked.elapsed() >= ANSWER_TIMEOUT {
