@@ -311,8 +311,10 @@ class Tab(Client):
         while not self.attack.over.is_set():
             try:
                 self.visit()
+            except urllib.error.HTTPError as refusal:
+                self.errors[refusal.read().decode()] += 1
             except OSError as error:
-                self.errors[error.read().decode() if isinstance(error, urllib.error.HTTPError) else str(error)] += 1
+                self.errors[str(error)] += 1
             self.attack.over.wait(0.5)
 
     def visit(self):

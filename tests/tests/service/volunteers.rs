@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use store::certify::{Certificate, Contributor};
 use tests::{
     cluster::{by_rows, journal},
-    process::{Process, queensctl},
+    process::{Process, queensctl, wait_until},
 };
 
 use super::http::{Answer, Fixture, ask};
@@ -109,6 +109,20 @@ fn sealed_line(object: &Value) -> String {
     sealed::seal(&mut text, 0);
     text.push(b'\n');
     String::from_utf8(text).expect("JSON")
+}
+
+/// Lets visitors count a run to its end.
+fn count_all(fixture: &Fixture, visitors: &[Visitor]) {
+    wait_until("the run ends", || {
+        for visitor in visitors {
+            let package = visitor.package(fixture);
+            if !package.is_empty() {
+                let answers = visitor.submit(fixture, &package, |_, count| count);
+                assert_eq!(accepted(&answers), package.len() - 1, "{answers:?}");
+            }
+        }
+        fixture.get("/api/v1/status").json()["state"] != "running"
+    });
 }
 
 fn accepted(acknowledged: &[Value]) -> usize {
@@ -252,15 +266,7 @@ fn the_certificate_names_the_visitors_who_want_it() {
         let answer = Visitor { name, ..another(&visitors[0]) }.ask(&fixture, false, "");
         assert_eq!(answer.code, 400, "{answer:#?}");
     }
-    while fixture.get("/api/v1/status").json()["state"] == "running" {
-        for visitor in &visitors {
-            let package = visitor.package(&fixture);
-            if !package.is_empty() {
-                let answers = visitor.submit(&fixture, &package, |_, count| count);
-                assert_eq!(accepted(&answers), package.len() - 1, "{answers:?}");
-            }
-        }
-    }
+    count_all(&fixture, &visitors);
     let file = fixture.cluster.path("named.json");
     let data_dir = fixture.cluster.data_dir();
     Process::run(queensctl(&["certify", "--out"]).arg(&file).arg(&data_dir)).ok();
@@ -305,15 +311,7 @@ fn visitors_recheck_the_counts_of_other_visitors() {
     let options = ["--volunteers", "--referee", "off", "--recheck", "all"];
     let fixture = Fixture::start(&[&by_rows("14", "1000")[..], &options].concat());
     let visitors = [Visitor::new(&fixture), Visitor::new(&fixture)];
-    while fixture.get("/api/v1/status").json()["state"] == "running" {
-        for visitor in &visitors {
-            let package = visitor.package(&fixture);
-            if !package.is_empty() {
-                let answers = visitor.submit(&fixture, &package, |_, count| count);
-                assert_eq!(accepted(&answers), package.len() - 1, "{answers:?}");
-            }
-        }
-    }
+    count_all(&fixture, &visitors);
     let status = fixture.get("/api/v1/status").json();
     assert_eq!(
         (&status["state"], &status["result"]["solutions"]),
