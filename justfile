@@ -59,11 +59,11 @@ ports:
 # Cost of a fleet of 10,000 for its coordinator in a virtual week (some minutes), and the loss if half of it leaves
 # every hour: with a grace period of 10 s and new identities, of 5 min, and of 5 min with returning identities.
 fleet workers="10000" hours="168":
-    cargo run --release -p tests --example virtual_fleet -- {{workers}} {{hours}}
-    cargo run --release -p tests --example virtual_fleet -- {{workers}} 6
-    cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60
-    cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60 285
-    cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60 285 again
+    cargo run --release --example bench -- virtual-fleet {{workers}} {{hours}}
+    cargo run --release --example bench -- virtual-fleet {{workers}} 6
+    cargo run --release --example bench -- virtual-fleet {{workers}} 6 60
+    cargo run --release --example bench -- virtual-fleet {{workers}} 6 60 285
+    cargo run --release --example bench -- virtual-fleet {{workers}} 6 60 285 --again
 
 # A foreign client that adds multiples of 8 to its counts, next to an honest worker (needs grpcio, grpcio-tools).
 liar:

@@ -6,7 +6,7 @@ use coordinator::app::{Options, main as coordinator};
 use mimalloc::MiMalloc;
 
 /// Allocator that, after a connection flood, retains half as much as the system's
-/// (`cargo run --release -p tests --example many_workers -- --attack`).
+/// (`cargo run --release --example bench -- under-attack`).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

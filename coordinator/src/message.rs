@@ -60,7 +60,7 @@ pub(crate) async fn workers_page(
     let WorkersPage { workers, totals } = driver.workers(WorkersPart::ById { after, most }).await?;
     let next = workers.last().filter(|_| workers.len() == most);
     Ok(v1::WorkersResponse {
-        next: next.map_or_else(Vec::new, |last| last.info.id.0.to_be_bytes().to_vec()),
+        next: next.map_or_else(Vec::new, |last| last.id.0.to_be_bytes().to_vec()),
         workers: workers.iter().map(worker).collect(),
         totals: Some(worker_totals(&totals)),
     })
@@ -85,7 +85,7 @@ pub(crate) async fn credits(
         next = page.next;
     }
     let all = driver.workers(WorkersPart::ById { after: None, most: usize::MAX }).await?;
-    let named = all.workers.into_iter().map(|worker| (worker.info.id, worker.info.name));
+    let named = all.workers.into_iter().map(|worker| (worker.id, worker.info.name));
     let names: BTreeMap<_, _> = named.collect();
     let mut credits: Vec<_> = fold.contributions().into_iter().collect();
     credits.sort_by_key(|(_, own)| Reverse((own.solutions, own.confirmed)));
@@ -270,7 +270,7 @@ pub(crate) fn worker_totals(totals: &WorkerTotals) -> v1::WorkerTotals {
 pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
     let info = &worker.info;
     v1::Worker {
-        id: info.id.0.to_be_bytes().to_vec(),
+        id: worker.id.0.to_be_bytes().to_vec(),
         name: info.name.clone(),
         version: info.version.clone(),
         kernel: v1::Kernel::from(info.kernel).into(),

@@ -9,7 +9,7 @@ use common::{
     messages::{
         limits,
         recheck::{MILLION, Recheck},
-        run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, SubmitKey, TaskRef, WorkerId},
+        run::{Epoch, LeaseKey, Partial, Proof, RunId, SessionId, SubmitKey, TaskRef},
         sync::{
             Acknowledgement, Grant, HeldLease, PackageRequest, Revocation, SelfTestReport,
             SyncReply, SyncRequest, Verdict, WorkerInfo,
@@ -425,8 +425,6 @@ impl TryFrom<v1::WorkerInfo> for WorkerInfo {
             format!("expected 1 to {}, got {}", limits::THREADS, worker.threads)
         })?;
         Ok(Self {
-            // The coordinator derives the identity from the issued secret.
-            id: WorkerId(0),
             session: Field::decode("session", worker.session)?,
             name: worker_name(&worker.name)
                 .map_err(|bad| BadMessage::new("name", bad.to_string()))?,

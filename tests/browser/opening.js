@@ -1,6 +1,6 @@
 // Measures time and bytes of opening a run's page: node opening.js [URL]. Without an address a
 // coordinator with a run of 466,495 tasks is started. For 1,000 machines give the address of
-// MANY_WORKERS_HTTP=127.0.0.1:7272 cargo run --release -p tests --example many_workers -- 1000 60 100000
+// cargo run --release --example bench -- many-workers 1000 60 100000 --http 127.0.0.1:7272
 import { Cluster, browser } from './cluster.js';
 
 const given = process.argv[2];

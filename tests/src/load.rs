@@ -1,8 +1,7 @@
 //! Load for benchmarks: workers that count nothing, and measurements of processes.
 
-use std::{env, str::FromStr, time::Duration};
+use std::time::Duration;
 
-use anyhow::Context as _;
 use common::{
     board::Board,
     messages::{
@@ -20,20 +19,6 @@ use tokio::{
 };
 
 use crate::{process::Process, service::HandWorker};
-
-/// Parses an example's positional argument; options begin with `--`.
-pub fn argument<T: FromStr>(place: usize, default: T) -> anyhow::Result<T> {
-    let mut given = env::args().skip(1).filter(|word| !word.starts_with("--"));
-    let Some(word) = given.nth(place) else { return Ok(default) };
-    word.parse().ok().with_context(|| {
-        format!("invalid argument '{word}': see the usage at the top of the example")
-    })
-}
-
-/// Returns whether an example is run with this option.
-pub fn has_option(name: &str) -> bool {
-    env::args().any(|word| word == name)
-}
 
 /// Returns a worker that holds its grants until [`report`] submits them.
 pub fn idle_worker(number: u32) -> FakeWorker {

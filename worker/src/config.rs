@@ -12,10 +12,7 @@ use common::{
     board::Board,
     compute::kernel::Kernel,
     crew_layout::{Crews, Machine},
-    messages::{
-        run::WorkerId,
-        sync::{SyncReply, SyncRequest},
-    },
+    messages::sync::{SyncReply, SyncRequest},
     method::Layout,
     plan::{Plan, PlanSpec},
 };
@@ -31,10 +28,6 @@ pub struct WorkerConfig {
     pub devices: Vec<Arc<Device>>,
     pub name: String,
     pub spool: SpoolChoice,
-    /// Identity of a worker in its coordinator's process.
-    ///
-    /// Remote workers are identified by the secrets that the coordinator issues.
-    pub id: WorkerId,
     /// Maximum duration of a drain.
     ///
     /// The last 15 s, but at most three fifths, are reserved for submitting results.

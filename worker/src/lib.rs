@@ -98,7 +98,6 @@ pub async fn run(
     budget.check_memory()?;
     let spool = spool::open(&config.spool, &config.name)?;
     let info = WorkerInfo {
-        id: config.id,
         session: SessionId(rand::random()),
         name: numbered(&config.name, spool.as_ref().map_or(1, |spool| spool.number)),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     compute::kernel::KernelName,
     count::Orientation,
-    messages::run::{LeaseKey, Partial, SessionId, WorkerId},
+    messages::run::{LeaseKey, Partial, SessionId},
     plan::PlanSpec,
 };
 
@@ -77,8 +77,6 @@ pub struct SelfTestReport {
 /// Self-description of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerInfo {
-    /// Stable while the worker's spool directory exists.
-    pub id: WorkerId,
     /// Random at every start of the process.
     pub session: SessionId,
     pub name: String,

@@ -37,7 +37,6 @@ use worker::{
 };
 
 use super::referee::{RefereeBudget, RefereeThreads};
-use crate::driver::LOCAL_WORKER;
 
 /// Grace period of the worker in this process, short because the user waits for it.
 const LOCAL_DRAIN_LIMIT: Duration = Duration::from_secs(2);
@@ -323,7 +322,6 @@ impl Options {
             name: "local".to_owned(),
             // The worker exits with the coordinator, which has stored every acknowledged result.
             spool: SpoolChoice::Memory,
-            id: LOCAL_WORKER,
             drain_limit: LOCAL_DRAIN_LIMIT,
             idle_timeout: None,
             rules: Rules::default(),

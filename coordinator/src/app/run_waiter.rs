@@ -306,7 +306,7 @@ fn is_open(run: &RunSummary) -> bool {
 fn needs_notice(worker: &WorkerStatus) -> bool {
     let is_connected =
         matches!(worker.state, WorkerState::Working | WorkerState::Idle | WorkerState::Paused);
-    is_connected && !worker.notified_finished && worker.info.id != LOCAL_WORKER
+    is_connected && !worker.notified_finished && worker.id != LOCAL_WORKER
 }
 
 /// Outcomes that were reported, and runs whose outcomes need no report.

@@ -195,7 +195,7 @@ impl Driver {
         let all = WorkersPart::ById { after: None, most: usize::MAX };
         let workers = self.scheduler.snapshot().workers(&all, self.clock.now()).workers;
         let selected = workers.into_iter().filter(move |worker| selects(worker.state));
-        selected.map(|worker| (worker.info.id, worker.info.name))
+        selected.map(|worker| (worker.id, worker.info.name))
     }
 
     /// Deletes a finished run. The outer error stops the driver.

@@ -172,7 +172,7 @@ impl WorkQueueService {
         message: v1::SyncRequest,
     ) -> Result<v1::SyncResponse, Status> {
         let secret = sent_secret(&message)?;
-        let mut request = SyncRequest::try_from(message)?;
+        let request = SyncRequest::try_from(message)?;
         let token = subject.and_then(Subject::token);
         let identities = &self.0.identities;
         let issued_before = |secret: &_| identities.is_issued(secret, token.as_deref());
@@ -185,7 +185,6 @@ impl WorkQueueService {
                 ..Default::default()
             });
         };
-        request.worker.id = secret.worker();
         let mut caller = Caller::new(secret.worker(), token);
         if let Some(&Subject::Token { trusted, machines, packages, .. }) = subject {
             caller = Caller { trusted, max_machines: machines, packages, ..caller };

@@ -214,7 +214,6 @@ pub(super) async fn sync(
     let held = |lease: LeaseKey| HeldLease { lease, cost_done: 0, started: false, failed: false };
     let request = SyncRequest {
         worker: WorkerInfo {
-            id: secret.worker(),
             session: SESSION,
             name,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -70,7 +70,6 @@ impl Words {
 
     fn worker(&mut self) -> WorkerInfo {
         WorkerInfo {
-            id: WorkerId(0),
             session: SessionId(self.next()),
             name: (0..=self.up_to(NAME_BYTES as u64 - 1))
                 .map(|_| self.pick(&["n", "N", "8", ".", "_", "-"]))

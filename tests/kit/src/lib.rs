@@ -49,6 +49,7 @@ pub fn count(grant: &Grant) -> Partial {
 /// A worker that a test drives; it builds messages and counts nothing.
 #[derive(Clone, Debug)]
 pub struct FakeWorker {
+    pub id: WorkerId,
     /// The description in every call: one thread with 1 GiB and the portable kernel.
     pub info: WorkerInfo,
     /// Leases that the worker holds.
@@ -63,7 +64,6 @@ impl FakeWorker {
     /// Creates a worker on a separate machine; both have this number.
     pub fn new(number: u64) -> Self {
         let info = WorkerInfo {
-            id: WorkerId(number.into()),
             session: SessionId(1),
             name: format!("worker-{number}"),
             version: "0.0.0".to_owned(),
@@ -73,7 +73,8 @@ impl FakeWorker {
             machine: number,
             ..WorkerInfo::default()
         };
-        Self { info, held: Vec::new(), started: false, seconds_wanted: 0.0 }
+        let id = WorkerId(number.into());
+        Self { id, info, held: Vec::new(), started: false, seconds_wanted: 0.0 }
     }
 
     /// Returns a call that renews all leases.

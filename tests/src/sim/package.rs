@@ -37,6 +37,7 @@ enum Step {
 
 #[derive(Debug)]
 pub(super) struct Package {
+    id: WorkerId,
     info: WorkerInfo,
     step: Step,
     attempts: u32,
@@ -97,8 +98,8 @@ impl World {
     /// Checks a package out.
     pub(super) fn check_out(&mut self) {
         let rng = &mut self.env.rng;
+        let id = WorkerId(u128::from(rng.random::<u64>()) << 64 | 1);
         let info = WorkerInfo {
-            id: WorkerId(u128::from(rng.random::<u64>()) << 64 | 1),
             session: SessionId(1),
             name: "package".to_owned(),
             version: "sim".to_owned(),
@@ -110,6 +111,7 @@ impl World {
         };
         let tasks = u32::try_from(self.env.scenario.truth.plan.tasks()).expect("small plans");
         self.packages.push(Package {
+            id,
             info,
             step: Step::CheckOut,
             attempts: 0,
@@ -134,8 +136,8 @@ impl World {
             _ if package.attempts > ATTEMPTS => return,
             Step::CheckOut | Step::Name | Step::Return => {}
         }
-        let (request, sender) = (package.request(), FIRST_SENDER + number);
-        let sender = Sender { worker: sender, incarnation: 0, call: package.attempts.into() };
+        let (id, worker, request) = (package.id, FIRST_SENDER + number, package.request());
+        let sender = Sender { id, worker, incarnation: 0, call: package.attempts.into() };
         if self.chance(0.2) {
             self.send(SimEvent::Request(sender, Box::new(request.clone())));
         }
@@ -150,7 +152,7 @@ impl World {
         if is_lost || self.packages[number].grants.is_empty() {
             return;
         }
-        let (id, away_ms) = (self.packages[number].info.id, self.packages[number].away_ms);
+        let (id, away_ms) = (self.packages[number].id, self.packages[number].away_ms);
         let part = if self.env.rng.random_bool(0.5) { 1.0 } else { self.env.rng.random() };
         let result = |grant: &Grant| Partial {
             lease: grant.lease,

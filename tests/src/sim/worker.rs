@@ -85,6 +85,7 @@ impl Environment {
 /// A machine whose worker process starts and stops.
 #[derive(Debug)]
 pub(super) struct Worker {
+    pub(super) id: WorkerId,
     pub(super) info: WorkerInfo,
     /// Number of the process; messages and events of earlier ones are dropped.
     pub(super) incarnation: u64,
@@ -180,7 +181,6 @@ impl Worker {
             memory = spec.memory_bytes_per_thread;
         }
         let info = WorkerInfo {
-            id: WorkerId(id),
             session: SessionId(rng.random()),
             name: format!("worker-{id}"),
             version: "sim".to_owned(),
@@ -192,6 +192,7 @@ impl Worker {
         };
         Self {
             engine: tested_engine(settings(info.clone(), Vec::new()), *ORIGIN),
+            id: WorkerId(id),
             info,
             incarnation: 0,
             up: true,
@@ -244,7 +245,7 @@ impl Worker {
         self.end();
         if let Some(id) = new_id {
             self.spool.clear();
-            self.info.id = WorkerId(id);
+            self.id = WorkerId(id);
         }
     }
 
@@ -358,7 +359,7 @@ impl Worker {
                 duration_us: 1,
             }
         };
-        let of_others = leases.values().filter(|(_, holder)| *holder != self.info.id);
+        let of_others = leases.values().filter(|(_, holder)| *holder != self.id);
         of_others.rev().take(8).map(|(lease, _)| forge(lease)).collect()
     }
 
@@ -391,7 +392,7 @@ impl Worker {
             match command {
                 PoolCommand::Count(work) => {
                     self.share.granted += 1;
-                    environment.leases.insert(work.lease.task.task, (work.lease, self.info.id));
+                    environment.leases.insert(work.lease.task.task, (work.lease, self.id));
                     self.queue.push_back(work);
                 }
                 PoolCommand::Stop(lease) => {

@@ -163,7 +163,7 @@ async fn unread_streams_take_little_memory() -> anyhow::Result<()> {
 /// Turns the worker into another one, with texts of maximum length.
 fn with_long_texts(worker: &mut HandWorker, number: u32) {
     worker.secret = None;
-    worker.fake.info.id = WorkerId(number.into());
+    worker.fake.id = WorkerId(number.into());
     worker.fake.info.machine = number.into();
     worker.fake.info.name = format!("{number:0>width$}", width = common::text::NAME_BYTES);
     worker.fake.info.version = "9".repeat(limits::VERSION_BYTES);
@@ -187,7 +187,7 @@ async fn fifteen_thousand_workers_are_listed() -> anyhow::Result<()> {
         with_long_texts(&mut worker, number);
         let mut request = worker.request(Vec::new(), 0.0);
         request.paused = "x".repeat(limits::REASON_BYTES);
-        service.driver.sync(Caller::new(request.worker.id, None), request).await?;
+        service.driver.sync(Caller::new(worker.fake.id, None), request).await?;
     }
     let join = service.join(Role::Operator).expose();
     let command = |arguments: &[&str]| {

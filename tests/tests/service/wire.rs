@@ -390,7 +390,7 @@ async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
     let partial = count(&scene.grants[0]);
     let honest = scene.worker.worker();
     let shown = scene.service.driver.workers(WorkersPart::ByAttention(0..9)).await?.workers;
-    assert_eq!(shown.iter().map(|worker| worker.info.id).collect::<Vec<_>>(), [honest]);
+    assert_eq!(shown.iter().map(|worker| worker.id).collect::<Vec<_>>(), [honest]);
     let mut liar = HandWorker::connect(&scene.service, 8).await?;
     let mut message = v1::SyncRequest::from(liar.request(vec![partial], 0.0));
     message.worker = Some(scene.worker.fake.info.clone().into());

@@ -12,7 +12,6 @@ use cli::{
     terminal::{StatusBar, TerminalOptions, eprint_line, start_log},
     threads::{default_name, host_name},
 };
-use common::messages::run::WorkerId;
 use proto::connect::BadAddress;
 use worker::config::{Coordinator, SpoolChoice, WorkerConfig};
 
@@ -79,7 +78,6 @@ impl Engine {
             name,
             devices: self.resources.device.open(self.resources.device_memory)?,
             spool: SpoolChoice::Memory,
-            id: WorkerId(0),
             drain_limit: self.drain_limit,
             idle_timeout: Some(Duration::ZERO),
             rules: self.rules.clone(),

@@ -19,7 +19,7 @@ use cli::date::moment;
 use common::{
     compute::kernel::Kernel,
     messages::{
-        run::{LeaseKey, Partial, RunId, SessionId, WorkerId},
+        run::{LeaseKey, Partial, RunId, SessionId},
         sync::{
             Acknowledgement, Grant, HeldLease, PackageRequest, SelfTestReport, SyncReply,
             SyncRequest, Verdict, WorkerInfo,
@@ -104,7 +104,6 @@ impl Client {
     fn new(coordinator: CoordinatorEndpoint, identity: Identity, package: &Path) -> Self {
         let stem = package.file_stem().and_then(|stem| worker_name(stem.to_str()?).ok());
         let info = WorkerInfo {
-            id: WorkerId(0),
             session: SESSION,
             name: stem.unwrap_or_else(|| "package".to_owned()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -591,7 +590,7 @@ impl fmt::Display for Submitted {
 
 #[cfg(test)]
 mod tests {
-    use common::messages::sync::Revocation;
+    use common::messages::{run::WorkerId, sync::Revocation};
 
     use super::*;
     use crate::{

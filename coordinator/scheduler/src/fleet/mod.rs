@@ -140,8 +140,13 @@ impl Workers {
     }
 
     /// Adds a worker unless it is known; `None` if there is no room for it.
-    pub(crate) fn remember(&mut self, info: &WorkerInfo, most: usize) -> Option<WorkerIx> {
-        let known = self.by_id.get(&info.id).copied();
+    pub(crate) fn remember(
+        &mut self,
+        id: WorkerId,
+        info: &WorkerInfo,
+        most: usize,
+    ) -> Option<WorkerIx> {
+        let known = self.by_id.get(&id).copied();
         if known.is_some_and(|worker| self.find(worker).is_some()) {
             return known;
         }
@@ -151,7 +156,7 @@ impl Workers {
         if self.remembered >= most {
             return None;
         }
-        let worker = self.number(info.id);
+        let worker = self.number(id);
         self.slots[worker as usize].worker =
             Some(Box::new(Worker { info: info.clone(), ..Worker::default() }));
         self.remembered += 1;

@@ -135,6 +135,8 @@ impl Confirmation {
 /// Caller of a sync: an authenticated worker and the properties of its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
+    /// The hash of the caller's secret; stable while the worker's spool directory exists.
+    pub worker: WorkerId,
     /// The token's permanent name, `name/id`; `None` if tokens are not required.
     pub token: Option<Arc<str>>,
     /// The name under which the worker wants to be published.
@@ -145,7 +147,7 @@ pub struct Caller {
     pub max_machines: Option<NonZeroU32>,
     /// Limits of the token's packages.
     pub packages: PackageLimits,
-    /// The hash of the caller's secret; identifies it in counts, bars and readmissions.
+    /// Identifies the caller in counts, bars and readmissions.
     pub machine: u64,
 }
 
@@ -157,6 +159,7 @@ impl Caller {
     pub fn new(worker: WorkerId, token: Option<Arc<str>>) -> Self {
         let machine = u64::try_from(worker.0 >> 64).expect("64 bits");
         Self {
+            worker,
             token,
             public_name: None,
             trusted: false,

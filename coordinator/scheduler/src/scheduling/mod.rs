@@ -192,7 +192,7 @@ impl Scheduler {
     /// Returns the worker of a caller, or why the caller is not admitted.
     fn admit(&mut self, caller: &Caller, info: &WorkerInfo) -> Result<WorkerIx, String> {
         let token = caller.token.as_deref();
-        let is_full = |most| !self.workers.has_room(info.id, token, most);
+        let is_full = |most| !self.workers.has_room(caller.worker, token, most);
         let most = self.config.workers_per_token;
         if let Some(token) = token
             && is_full(most)
@@ -211,7 +211,7 @@ impl Scheduler {
             ));
         }
         let most = self.config.workers;
-        let worker = self.workers.remember(info, most);
+        let worker = self.workers.remember(caller.worker, info, most);
         let worker = worker
             .ok_or_else(|| format!("the coordinator's limit is {most} workers: stop some"))?;
         if !self.workers.identify(worker, &caller.principal()) {

@@ -92,8 +92,8 @@ impl Scheduler {
             OpenState::Leased { worker, epoch, until_unix_ms } => {
                 let is_live = in_run.is_live();
                 // Only the worker's leases on disk are known.
-                let info = WorkerInfo { id: worker, threads: 1, ..WorkerInfo::default() };
-                let worker = self.workers.remember(&info, self.config.workers);
+                let info = WorkerInfo { threads: 1, ..WorkerInfo::default() };
+                let worker = self.workers.remember(worker, &info, self.config.workers);
                 if let Some(worker) = worker.filter(|_| is_live) {
                     self.restore_lease(key, worker, epoch.0);
                     let until = &mut self.workers.get_mut(worker).leased_until_ms;

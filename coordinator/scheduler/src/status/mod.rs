@@ -182,6 +182,7 @@ impl WorkerState {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerStatus {
+    pub id: WorkerId,
     pub info: WorkerInfo,
     pub state: WorkerState,
     /// Threads that failed their self-test and were stopped.
@@ -425,7 +426,7 @@ impl<'a> Snapshot<'a> {
                 worker.failed_threads > 0 || self.worker_state(number, now).needs_attention();
             // Non-negative floats sort like their bits.
             let speed = worker.speed.per_second().unwrap_or(0.0).to_bits();
-            (Reverse((needs_attention, speed)), worker.info.id)
+            (Reverse((needs_attention, speed)), self.workers[number].id)
         });
         let end = places.end.min(workers.len());
         self.page(workers.get(places.start.min(end)..end).unwrap_or_default(), totals, now)
@@ -486,6 +487,7 @@ impl<'a> Snapshot<'a> {
     fn worker_status(self, number: WorkerIx, now: Millis) -> WorkerStatus {
         let (worker, state) = (self.workers.get(number), self.worker_state(number, now));
         WorkerStatus {
+            id: self.workers[number].id,
             info: worker.info.clone(),
             state,
             failed_threads: worker.failed_threads,

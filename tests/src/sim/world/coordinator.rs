@@ -55,7 +55,6 @@ type NextRecount = Pin<Box<dyn Future<Output = Result<Option<Recount>, Stopped>>
 /// A call that waits for its reply.
 struct Call {
     sender: Sender,
-    worker: WorkerId,
     counts: BTreeMap<LeaseKey, u64>,
     answer: Pin<Box<dyn Future<Output = Result<SyncReply, Stopped>>>>,
 }
@@ -63,6 +62,7 @@ struct Call {
 /// A call of a worker's process.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Sender {
+    pub(in super::super) id: WorkerId,
     pub(in super::super) worker: usize,
     pub(in super::super) incarnation: u64,
     pub(in super::super) call: u64,
@@ -98,7 +98,6 @@ impl Coordinator {
         let handle = self.handle.clone();
         self.calls.push(Call {
             sender,
-            worker: request.worker.id,
             counts,
             answer: Box::pin(async move { handle.sync(caller, request).await }),
         });
@@ -169,7 +168,7 @@ impl Coordinator {
         if !self.revoked.borrow().is_empty() {
             let workers = self.scheduler().snapshot().workers(&EVERY_WORKER, Millis(0)).workers;
             let away = workers.iter().filter(|worker| worker.state == WorkerState::Away);
-            let away = away.map(|worker| worker.info.id).collect();
+            let away = away.map(|worker| worker.id).collect();
             assert!(self.revoked.borrow().is_disjoint(&away), "seed {seed}: away after revocation");
         }
         self.commands.retain_mut(|command| poll(command).is_pending());
@@ -180,7 +179,7 @@ impl Coordinator {
                 let reply = reply.expect("the driver serves");
                 let checker = &mut disk.disk().checker;
                 checker.acknowledged(&reply, &call.counts);
-                checker.granted(call.worker, &reply.grants);
+                checker.granted(call.sender.id, &reply.grants);
                 assert!(
                     !reply.grants.is_empty() || !reply.reason.is_empty(),
                     "seed {seed}: an empty grant without a reason"
@@ -199,7 +198,7 @@ impl Coordinator {
 
 impl World {
     pub(super) fn serve(&mut self, sender: Sender, request: SyncRequest) {
-        let caller = self.caller(sender.worker, request.worker.id);
+        let caller = self.caller(sender);
         let Some(coordinator) = &mut self.coordinator else {
             return;
         };

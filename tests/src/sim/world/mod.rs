@@ -397,10 +397,10 @@ impl World {
             return;
         }
         let action = worker.act(&mut self.env);
-        let (worker, incarnation) = (number, worker.incarnation);
+        let (id, worker, incarnation) = (worker.id, number, worker.incarnation);
         match action {
             Some(Action::Call(call, request)) => {
-                let sender = Sender { worker, incarnation, call };
+                let sender = Sender { id, worker, incarnation, call };
                 if self.chance(self.env.scenario.faults.repeat) {
                     self.count(Fault::MessageRepeated);
                     self.send(SimEvent::Request(sender, request.clone()));
@@ -433,7 +433,7 @@ impl World {
         let mut ghost = Worker::new(id, None, &mut self.env);
         ghost.start(1, self.env.now);
         if let Some(Action::Call(call, request)) = ghost.act(&mut self.env) {
-            let sender = Sender { worker: NO_WORKER, incarnation: 0, call };
+            let sender = Sender { id: ghost.id, worker: NO_WORKER, incarnation: 0, call };
             self.send(SimEvent::Request(sender, request));
         }
     }
@@ -498,11 +498,12 @@ impl World {
     }
 
     /// Returns the authenticated caller of a machine's calls.
-    fn caller(&self, number: usize, worker: WorkerId) -> Caller {
-        let token = self.env.scenario.token(number).map(Arc::from);
+    fn caller(&self, sender: Sender) -> Caller {
+        let Sender { id, worker, .. } = sender;
+        let token = self.env.scenario.token(worker).map(Arc::from);
         // Identities are random in the upper bits, or count from one.
-        let machine = u64::try_from(worker.0 % (1 << 64) + (worker.0 >> 64)).unwrap_or(u64::MAX);
-        Caller { machine, ..Caller::new(worker, token) }
+        let machine = u64::try_from(id.0 % (1 << 64) + (id.0 >> 64)).unwrap_or(u64::MAX);
+        Caller { machine, ..Caller::new(id, token) }
     }
 
     fn schedule_start(&mut self, number: usize) {

@@ -41,6 +41,7 @@ static LONG: LazyLock<Plan> = LazyLock::new(|| plan(20, Layout::Border));
 /// A worker that a script drives: its leases, and its reports.
 #[derive(Clone)]
 pub(super) struct ScriptedWorker {
+    pub(super) id: WorkerId,
     pub(super) info: WorkerInfo,
     pub(super) held: Vec<Grant>,
     pub(super) wants: f64,
@@ -66,8 +67,8 @@ pub(super) fn read<T: FromStr>(word: &str) -> T {
 impl ScriptedWorker {
     fn new(id: u128) -> Self {
         Self {
+            id: WorkerId(id),
             info: WorkerInfo {
-                id: WorkerId(id),
                 session: SessionId(1),
                 name: format!("worker-{id}"),
                 version: "1".to_owned(),
@@ -120,12 +121,13 @@ impl ScriptedWorker {
 
     fn caller(&self) -> Caller {
         Caller {
+            worker: self.id,
             token: self.token.clone(),
             public_name: None,
             trusted: self.trusted,
             max_machines: self.max_machines.and_then(std::num::NonZeroU32::new),
             packages: self.packages,
-            machine: u64::try_from(self.info.id.0).unwrap() + 1,
+            machine: u64::try_from(self.id.0).unwrap() + 1,
         }
     }
 
@@ -276,7 +278,7 @@ impl Bench {
 
     /// Returns the grant of a lease, with a valid proof.
     pub(super) fn granted(&self, id: u128, lease: LeaseKey, orientation: Orientation) -> Grant {
-        let worker = self.workers[&id].info.id;
+        let worker = self.workers[&id].id;
         let lease = self.scheduler.proofs.prove(lease, worker, Purpose::Count, orientation);
         Grant { lease, spec: *self.plan.spec(), orientation }
     }

@@ -567,7 +567,7 @@ fn workers_seen_longest_ago_are_forgotten_for_a_new_one_a_few_at_a_time() {
     assert_eq!(call(&mut bench, 99).reason, "");
     let all = WorkersPart::ById { after: None, most: usize::MAX };
     let known = bench.scheduler.snapshot().workers(&all, Millis(bench.now)).workers;
-    let known: Vec<_> = known.iter().map(|worker| worker.info.id.0).collect();
+    let known: Vec<_> = known.iter().map(|worker| worker.id.0).collect();
     // Three were forgotten (one in sixteen, plus one), and one was added.
     assert!(known.len() == 30 && known.iter().all(|id| *id > 2), "{known:?}");
 }
@@ -593,7 +593,7 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
     assert_eq!(totals.last_call_ms_ago, Some(0));
     assert_eq!(status.workers.len(), STATUS_WORKERS);
     let silent = |worker: &WorkerStatus| worker.state == WorkerState::Silent;
-    assert_eq!(status.workers[0].info.id, common::messages::run::WorkerId(900));
+    assert_eq!(status.workers[0].id, common::messages::run::WorkerId(900));
     assert!(status.workers[1..101].iter().all(silent));
     assert!(!status.workers[101..].iter().any(silent));
     // Pages by identity show each worker once, independent of changes between two pages.
@@ -602,8 +602,8 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
         let page = bench.scheduler.snapshot().workers(&WorkersPart::ById { after, most: 170 }, now);
         assert_eq!(page.totals.all().workers, 1_000);
         let Some(last) = page.workers.last() else { break };
-        after = Some(last.info.id);
-        seen.extend(page.workers.iter().map(|worker| worker.info.id.0));
+        after = Some(last.id);
+        seen.extend(page.workers.iter().map(|worker| worker.id.0));
         call(&mut bench, 1);
     }
     assert!(seen.iter().copied().eq(1..=1_000), "{seen:?}");

@@ -356,7 +356,7 @@ impl Bench {
     fn shown_workers(&self) -> String {
         let all = WorkersPart::ById { after: None, most: usize::MAX };
         let shown = |worker: &WorkerStatus| {
-            let mut text = format!("{} {}", worker.info.id.0, worker.state.name());
+            let mut text = format!("{} {}", worker.id.0, worker.state.name());
             for (number, what) in
                 [(worker.leases, "leased"), (worker.failed_threads.into(), "failed")]
             {

@@ -1,18 +1,4 @@
-//! A coordinator with many workers, each with its own connection on loopback.
-//! `cargo run --release -p tests --example many_workers -- [--tls] [--void] [WORKERS] [SECONDS] [RESULTS]`
-//!
-//! The workers submit a million results; then the coordinator is killed, and the time until it serves again is
-//! measured. With `--tls` every worker has TLS and a token; without it the coordinator is `--insecure`.
-//! All results are wrong: with `--void` the referee of the restarted coordinator bars the workers one by one, which
-//! voids their counts, and memory is measured.
-//!
-//! `cargo run --release -p tests --example many_workers -- --attack [WORKERS] [SECONDS] [SILENT] [GARBAGE]`
-//!
-//! Response times of the workers, and memory, under attack by SILENT connections without a handshake and by
-//! GARBAGE clients that send random bytes.
-//!
-//! TMPDIR names another disk for the data. With MANY_WORKERS_HTTP=HOST:PORT in the environment the coordinator
-//! serves its pages there.
+//! A coordinator with many workers, at peace and under attack.
 
 use std::{
     env,
@@ -33,10 +19,7 @@ use proto::{
 use rand::RngExt as _;
 use tests::{
     cluster::Cluster,
-    load::{
-        argument, arguments_of, call_regularly, core_seconds, has_option, memory_bytes, plan_of,
-        print_memory,
-    },
+    load::{arguments_of, call_regularly, core_seconds, memory_bytes, plan_of, print_memory},
     process::Process,
     service::{HandWorker, find_join},
 };
@@ -57,44 +40,55 @@ const ATTACK_PERIOD: Duration = Duration::from_millis(500);
 /// Delay before an attacker connects again.
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
-/// Environment variable with the address that the process attacks.
-const ATTACKED: &str = "QUEENS_ATTACKED";
-
 /// Number of connections that are opened at the same time.
 const OPENING: usize = 256;
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    if let Ok(address) = env::var(ATTACKED) {
-        return attack(address.parse()?, argument(0, 0)?, argument(1, 0)?).await;
-    }
-    let is_attack = has_option("--attack");
-    let tls = is_attack || has_option("--tls");
-    let (workers, seconds, tasks) =
-        if is_attack { (64, 60, 100_000) } else { (10_000, 30, 1_000_000) };
-    let (workers, span) = (argument(0, workers)?, Duration::from_secs(argument(1, seconds)?));
-    let results = if is_attack { tasks } else { argument(2, tasks)? };
+/// A coordinator with many workers, each with its own connection on loopback. They submit a million results;
+/// then the coordinator is killed, and the time until it serves again is measured. TMPDIR names another disk for the
+/// data.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    #[arg(default_value_t = 10_000)]
+    workers: u32,
+    /// Seconds in which the workers only call.
+    #[arg(default_value_t = 30)]
+    seconds: u64,
+    #[arg(default_value_t = 1_000_000)]
+    results: u64,
+    /// Give every worker TLS and a token; without it the coordinator is `--insecure`.
+    #[arg(long)]
+    tls: bool,
+    /// Let the referee of the restarted coordinator bar the workers one by one, which voids their counts: all are
+    /// wrong.
+    #[arg(long)]
+    void: bool,
+    /// HOST:PORT of the coordinator's pages, for viewers such as tests/browser/viewers.js.
+    #[arg(long)]
+    http: Option<String>,
+}
+
+/// Returns a coordinator's directory for a run of this many results.
+fn cluster(results: u64, more: &[&str]) -> anyhow::Result<Cluster> {
     let run = arguments_of(&plan_of(results + results / 10));
     let run: Vec<_> = run.iter().map(String::as_str).collect();
-    // For viewers such as tests/browser/viewers.js.
-    let pages = env::var("MANY_WORKERS_HTTP").ok();
-    let http = pages.as_ref().map_or(vec!["--no-http"], |address| vec!["--http", address]);
-    let open = if tls { &[][..] } else { &["--insecure"] };
-    let cluster = Cluster::new(&[&run, &http, open].concat());
+    Ok(Cluster::new(&[&run, more].concat()))
+}
 
+pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
+    let http = options.http.as_ref().map_or(vec!["--no-http"], |address| vec!["--http", address]);
+    let open = if options.tls { &[][..] } else { &["--insecure"] };
+    let cluster = cluster(options.results, &[&http, open].concat())?;
     let process = cluster.start(&["--referee", "off"]);
-    if pages.is_some() {
+    if options.http.is_some() {
         let at = process.stderr_line("dashboard at ");
         println!("{}, process {}", at.trim(), process.id());
     }
-    let [worker, operator] = endpoints(&cluster, tls)?;
-    let mut fleet = connect_all(&worker, workers, &process).await?;
-    if is_attack {
-        return under_attack(fleet, &cluster, &process, span).await;
-    }
+    let [worker, operator] = endpoints(&cluster, options.tls)?;
+    let mut fleet = connect_all(&worker, options.workers, &process).await?;
+    let span = Duration::from_secs(options.seconds);
     call_regularly(&mut fleet, 0, (PERIOD, span)).await?;
     print_memory(&process);
-    submit_all(fleet, &operator, results).await?;
+    submit_all(fleet, &operator, options.results).await?;
     print_memory(&process);
     drop(process);
 
@@ -108,7 +102,7 @@ async fn main() -> anyhow::Result<()> {
     let status = status(&operator).await?;
     println!("  {} of {} tasks done", status.tasks_done, status.tasks_total);
     print_memory(&process);
-    if has_option("--void") {
+    if options.void {
         void_all(&operator, &process).await?;
     }
     Ok(())
@@ -209,22 +203,37 @@ async fn status(coordinator: &CoordinatorEndpoint) -> anyhow::Result<Status> {
         .into_inner())
 }
 
-/// Measures response times and memory before, during and after an attack.
-async fn under_attack(
-    mut fleet: Vec<HandWorker>,
-    cluster: &Cluster,
-    process: &Process,
-    span: Duration,
-) -> anyhow::Result<()> {
+/// Response times of workers, and memory, before, during and after an attack.
+#[derive(clap::Args)]
+pub(super) struct AttackOptions {
+    #[arg(default_value_t = 64)]
+    workers: u32,
+    /// Seconds of the attack.
+    #[arg(default_value_t = 60)]
+    seconds: u64,
+    /// Connections without a handshake.
+    #[arg(default_value_t = 2_000)]
+    silent: u64,
+    /// Clients that send random bytes.
+    #[arg(default_value_t = 200)]
+    garbage: u64,
+}
+
+pub(super) async fn under_attack(options: &AttackOptions) -> anyhow::Result<()> {
+    let cluster = cluster(100_000, &["--no-http"])?;
+    let process = &cluster.start(&["--referee", "off"]);
+    let [worker, _] = endpoints(&cluster, true)?;
+    let mut fleet = connect_all(&worker, options.workers, process).await?;
+    let span = Duration::from_secs(options.seconds);
     let quiet = (span / 4).max(ATTACK_PERIOD * 4);
     println!("before:");
     call_regularly(&mut fleet, 1, (ATTACK_PERIOD, quiet)).await?;
     let before = print_memory(process);
 
-    let numbers: [u64; 2] = [argument(2, 2_000)?, argument(3, 200)?];
+    let numbers = [options.silent, options.garbage].map(|number| number.to_string());
     let mut attacker = Command::new(env::current_exe()?)
-        .args(numbers.map(|number| number.to_string()))
-        .env(ATTACKED, cluster.address())
+        .args(["attacker", &cluster.address()])
+        .args(numbers)
         .spawn()?;
     println!("under attack:");
     call_regularly(&mut fleet, 1, (ATTACK_PERIOD, span)).await?;
@@ -241,8 +250,16 @@ async fn under_attack(
     Ok(())
 }
 
-/// Runs the attack until the process is killed.
-async fn attack(address: SocketAddr, silent: u64, garbage: u64) -> anyhow::Result<()> {
+/// An attack until the process is killed.
+#[derive(clap::Args)]
+pub(super) struct Attacker {
+    address: SocketAddr,
+    silent: u64,
+    garbage: u64,
+}
+
+pub(super) async fn attack(options: &Attacker) -> anyhow::Result<()> {
+    let &Attacker { address, silent, garbage } = options;
     let [connected, sent] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     for number in 0..silent + garbage {
         let (connected, sent) = (connected.clone(), sent.clone());

@@ -1,23 +1,34 @@
 //! Overhead of a cluster: `coordinator --local` compared with `worker count`.
-//! `cargo run --release -p tests --example overhead -- [N] [METHOD] [THREADS] [REPEATS]`
 
 use std::process::{self, Command};
 
 use anyhow::Context as _;
 use tests::{
-    load::{argument, core_seconds},
+    load::core_seconds,
     process::{Process, coordinator, worker},
 };
 
-fn main() -> anyhow::Result<()> {
-    let (n, method) = (argument(0, "17".to_owned())?, argument(1, "rows".to_owned())?);
-    let (threads, repeats) = (argument(2, "2".to_owned())?, argument(3, 5)?);
-    let run = ["--n", &n, "--method", &method, "--threads", &threads, "--json"];
+/// Overhead of a cluster: `coordinator --local` compared with `worker count`.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    #[arg(default_value = "17")]
+    n: String,
+    #[arg(default_value = "rows")]
+    method: String,
+    #[arg(default_value = "2")]
+    threads: String,
+    #[arg(default_value_t = 5)]
+    repeats: u32,
+}
+
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let Options { n, method, threads, repeats } = options;
+    let run = ["--n", n, "--method", method, "--threads", threads, "--json"];
     // A board of one task: the time from the creation of a run to its first record.
     let mut start_up = f64::INFINITY;
-    for _ in 0..repeats {
+    for _ in 0..*repeats {
         let (seconds, _) =
-            local(&["--n", "8", "--method", &method, "--threads", &threads, "--json"])?;
+            local(&["--n", "8", "--method", method, "--threads", threads, "--json"])?;
         start_up = start_up.min(seconds);
     }
     println!(
@@ -26,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     println!("{:>24} {:>24}", "seconds", "seconds of one core");
     println!("{:>12}{:>12} {:>12}{:>12}", "alone", "cluster", "alone", "cluster");
     let mut least = [f64::INFINITY; 4];
-    for _ in 0..repeats {
+    for _ in 0..*repeats {
         let alone = seconds(worker(&["count"]).args(run))?;
         let cluster = local(&run)?;
         let row = [alone.0, cluster.0 - start_up, alone.1, cluster.1];

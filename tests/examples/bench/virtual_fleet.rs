@@ -1,11 +1,9 @@
 //! Cost of a coordinator's decisions for a large fleet over days of virtual time,
 //! and of replacing half of the fleet repeatedly.
-//! `cargo run --release -p tests --example virtual_fleet -- [WORKERS] [HOURS] [MINUTES] [GRACE] [again]`
 //!
 //! The scheduler is the real one, and messages are encoded and decoded; workers have one thread of the
-//! reference machine's speed and count runs of N = 28, one after the other. Every MINUTES (0: never) half of
-//! them drain, finish what takes at most GRACE seconds, and are replaced by new ones, or `again` by the same ones
-//! with their spools. Not included: the disk and connections (`many_workers`).
+//! reference machine's speed and count runs of N = 28, one after the other. Not included: the disk and
+//! connections ([`crate::many_workers`]).
 
 use std::{cmp::Reverse, collections::BinaryHeap, process};
 
@@ -28,20 +26,35 @@ use scheduler::{
     Config, Millis, Scheduler,
     ledger::{Caller, Change, EntryKind, JournalEntry, LeaseEvent, Recheck, StoredRun},
 };
-use tests::load::{argument, core_seconds, resident_bytes};
+use tests::load::{core_seconds, resident_bytes};
 
 const HOUR_MS: u64 = 3_600_000;
 
 /// Time from a worker's start to its first call.
 const START_MS: u64 = 1_000;
 
-fn main() -> anyhow::Result<()> {
-    let (workers, hours) = (argument(0, 10_000)?, argument(1, 168)?);
-    // The default grace period of a worker.
-    let (minutes, grace): (u64, u64) = (argument(2, 0)?, argument(3, 10)?);
-    let again = argument(4, String::new())?;
-    ensure!(["", "again"].contains(&again.as_str()), "'{again}' is not 'again'");
-    let mut world = World::new(workers, grace * 1_000, !again.is_empty())?;
+/// Cost of a coordinator's decisions for a large fleet over days of virtual time, and of replacing half of the
+/// fleet repeatedly.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    #[arg(default_value_t = 10_000)]
+    workers: usize,
+    #[arg(default_value_t = 168)]
+    hours: u64,
+    /// Interval at which half of the workers drain and are replaced; 0: never.
+    #[arg(default_value_t = 0)]
+    minutes: u64,
+    /// Seconds in which a draining worker finishes tasks; the default is that of a worker.
+    #[arg(default_value_t = 10)]
+    grace: u64,
+    /// Replace workers by the same ones with their spools.
+    #[arg(long)]
+    again: bool,
+}
+
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let &Options { workers, hours, minutes, grace, again } = options;
+    let mut world = World::new(workers, grace * 1_000, again)?;
     world.live(hours * HOUR_MS, minutes * 60_000)?;
     world.report(hours)
 }
@@ -193,6 +206,7 @@ impl World {
             let mut next = self.new_worker();
             if self.again {
                 let session = next.fake.info.session;
+                next.fake.id = self.fleet[place].fake.id;
                 next.fake.info = self.fleet[place].fake.info.clone();
                 next.fake.info.session = session;
             }
@@ -207,11 +221,9 @@ impl World {
         let worker = &mut self.fleet[place];
         let bytes = v1::SyncRequest::from(worker.request(self.now, &self.plan)).encode_to_vec();
         self.tally.bytes_up += bytes.len() as u64;
-        let mut request = SyncRequest::try_from(v1::SyncRequest::decode(&*bytes)?)?;
-        // The coordinator reads it from the token, not from the message.
-        request.worker.id = worker.fake.info.id;
-        let mut caller = Caller::new(request.worker.id, None);
-        caller.machine = request.worker.machine;
+        let request = SyncRequest::try_from(v1::SyncRequest::decode(&*bytes)?)?;
+        let machine = request.worker.machine;
+        let caller = Caller { machine, ..Caller::new(worker.fake.id, None) };
         let reply = self.scheduler.sync_by(&caller, &request, Millis(self.now));
         let bytes = v1::SyncResponse::from(reply).encode_to_vec();
         self.tally.bytes_down += bytes.len() as u64;

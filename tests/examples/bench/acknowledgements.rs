@@ -1,8 +1,5 @@
 //! Durable acknowledgements per second, through the driver and through gRPC.
-//! With `--tls`, gRPC alternates between plain text and TLS with a token per worker, as calls are limited per
-//! token. Rechecks are journaled and acknowledged like first counts: "results" are both.
-//!
-//! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS]`; TMPDIR names another disk.
+//! Rechecks are journaled and acknowledged like first counts: "results" are both.
 
 use std::{
     net::Ipv4Addr,
@@ -12,18 +9,14 @@ use std::{
 use auth::{Authenticator, NewToken, Role};
 use common::messages::{run::WorkerId, sync::Verdict};
 use coordinator::driver::DriverHandle;
-use mimalloc::MiMalloc;
 use proto::connect::CoordinatorEndpoint;
 use scheduler::{Config, ledger::Caller};
 use store::DiskStore;
 use tests::{
-    load::{argument, has_option, idle_worker, plan_of, quantile, report},
+    load::{idle_worker, plan_of, quantile, report},
     service::{HandWorker, Service, bind_port},
 };
 use tokio::task::JoinSet;
-
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 const TASKS: u64 = 1_000_000;
 
@@ -50,10 +43,20 @@ const DEFAULT_LOADS: [Load; 8] = [
     (GRPC, 64, 16),
 ];
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let loads = if has_option("--tls") { &ALTERNATING[..] } else { &DEFAULT_LOADS };
-    let span = Duration::from_secs(argument(0, 5)?);
+/// Durable acknowledgements per second, through the driver and through gRPC; TMPDIR names another disk.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// Seconds of each measurement.
+    #[arg(default_value_t = 5)]
+    seconds: u64,
+    /// Alternate between plain text and TLS with a token per worker, as calls are limited per token.
+    #[arg(long)]
+    tls: bool,
+}
+
+pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
+    let loads = if options.tls { &ALTERNATING[..] } else { &DEFAULT_LOADS };
+    let span = Duration::from_secs(options.seconds);
     println!(
         "{:>8} {:>8} {:>12} {:>12} {:>12} {:>10} {:>10} {:>10}",
         "via", "workers", "tasks/call", "calls/s", "results/s", "rechecks", "median", "99 %"
@@ -137,7 +140,7 @@ async fn report_until(
         let start = Instant::now();
         let reply = match &mut client {
             None => {
-                let caller = Caller::new(WorkerId(request.worker.id.0 << 64), None);
+                let caller = Caller::new(WorkerId(worker.id.0 << 64), None);
                 driver.sync(caller, request).await?
             }
             Some(client) => client.sync(request).await?,

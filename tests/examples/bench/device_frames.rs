@@ -1,8 +1,4 @@
-//! Times frames on an OpenCL device: `device_frames N --device NAME [--threads T] [--random K] [--all] [--cpu CORES]
-//! [UNIT…]`.
-//!
-//! `--random` adds units in proportion to cost; `--all` counts the whole board, with all lists on the device. With
-//! `--cpu`, cores of the CPU count the same units, which must be equal.
+//! Frames on an OpenCL device, compared with cores of the CPU.
 
 use std::{
     num::NonZeroU16,
@@ -26,33 +22,43 @@ use common::{
     test_fixture::random_from,
 };
 
-fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let board: Board = arguments.next().context("give N")?.parse()?;
+/// Times frames on an OpenCL device.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    board: Board,
+    units: Vec<u64>,
+    /// A part of a name of `worker devices`.
+    #[arg(long)]
+    device: String,
+    /// Threads that share the device.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Number of units to add, in proportion to cost.
+    #[arg(long, default_value_t = 0)]
+    random: u64,
+    /// Count the whole board, with all lists on the device.
+    #[arg(long)]
+    all: bool,
+    /// Cores of the CPU that count the same units, which must be equal.
+    #[arg(long, default_value_t = 0)]
+    cpu: usize,
+}
+
+pub(super) fn run(options: Options) -> Result<()> {
+    let Options { board, mut units, device, threads, random, all, cpu: cores } = options;
     let plan = Plan::new(PlanSpec::new(board, Layout::Frames))?;
-    let (mut units, mut name, mut random, mut threads, mut cores) = (vec![], None, 0, 1, 0);
     let mut tuning = Tuning::default();
-    while let Some(option) = arguments.next() {
-        let mut value = || arguments.next().with_context(|| format!("{option} needs a value"));
-        match option.as_str() {
-            "--device" => name = Some(value()?.to_lowercase()),
-            "--threads" => threads = value()?.parse()?,
-            "--random" => random = value()?.parse()?,
-            "--all" => {
-                units = (0..plan.units()).collect();
-                tuning.min_pairs = 0;
-            }
-            "--cpu" => cores = value()?.parse()?,
-            unit => units.push(unit.parse()?),
-        }
+    if all {
+        units = (0..plan.units()).collect();
+        tuning.min_pairs = 0;
     }
+    let name = device.to_lowercase();
     let sampler = CostSampler::new(&plan);
     let mut random_below = random_from(u64::from(board.n()));
     for _ in 0..random {
         let task = plan.task_units(sampler.task(random_below(sampler.total())));
         units.push(task.start + random_below(task.end - task.start));
     }
-    let name = name.context("give --device and a part of a name of `worker devices`")?;
     let is_chosen = |device: &accelerator::Description| device.name.to_lowercase().contains(&name);
     let index = devices().iter().position(|device| device.as_ref().is_ok_and(is_chosen));
     let device = Device::open(index.context("no such device")?, None, tuning)?;
