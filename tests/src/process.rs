@@ -3,7 +3,9 @@
 
 use std::{
     borrow::BorrowMut,
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{BufRead as _, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -91,7 +93,17 @@ pub fn build(package: impl AsRef<Path>) -> PathBuf {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };
-    let built = Command::new(env!("CARGO"))
+    let mut cargo = Command::new(env!("CARGO"));
+    // What the outer Cargo says of this package. Build scripts that read it (that of ring) would run again, and all
+    // that depends on their crates would be compiled again, now and for the next command outside.
+    let is_of_this_package = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_this_package(name)) {
+        cargo.env_remove(name);
+    }
+    let built = cargo
         .args(["build", "--quiet", "--workspace", "--bins"])
         .args(["--profile", profile, "--target-dir"])
         .arg(target_dir)
