@@ -27,7 +27,7 @@ use super::{
     fleet::Activity,
     notes::RunEvent,
     outcome::Outcome,
-    request::{By, Request, RequestError, Senders, Stopped},
+    request::{Away, By, Request, RequestError, Senders, Stopped},
     runs::{JournalPage, StatusReport, Submission},
     serving::Serving,
 };
@@ -62,6 +62,9 @@ pub(super) struct Memory {
 
 /// The interval at which a waiting reader looks for an outage.
 const OUTAGE_POLL: Duration = Duration::from_millis(100);
+
+/// The time for which a reader waits before an outage is its answer.
+const OUTAGE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl DriverHandle {
     /// Adds the coordinator's description to every status.
@@ -187,6 +190,19 @@ impl DriverHandle {
     /// Returns the current outage of the store's database.
     pub fn outage(&self) -> Option<Outage> {
         self.serving.as_ref()?.outages.current()
+    }
+
+    /// Waits for a read; while the store is away, for a second. Changes wait, since they may still be stored.
+    pub async fn in_time<T>(&self, read: impl Future<Output = T>) -> Result<T, Away> {
+        let mut read = pin!(read);
+        loop {
+            if let Ok(answer) = timeout(OUTAGE_PATIENCE, &mut read).await {
+                return Ok(answer);
+            }
+            if let Some(outage) = self.outage() {
+                return Err(Away(outage));
+            }
+        }
     }
 
     /// Waits for a read and remembers its answer in `place`; during an outage repeats the answer there.

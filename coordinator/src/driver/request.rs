@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use common::messages::run::{RunId, SubmitKey};
 use scheduler::ControlError;
-use store::{RunState, StoreError};
+use store::{Outage, RunState, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Driver, DriverError};
+use crate::message::outage_text;
 
 /// Name of the caller's token or certificate; `None` without authentication.
 pub type By = Option<Arc<str>>;
@@ -94,6 +95,11 @@ impl Requests {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the coordinator is shutting down")]
 pub struct Stopped;
+
+/// The answer to a reader while the store is away.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", outage_text(.0))]
+pub struct Away(pub(super) Outage);
 
 /// A request that failed and changed nothing.
 #[derive(Debug, thiserror::Error)]

@@ -34,7 +34,7 @@ use tracing::Instrument as _;
 
 use self::runs::{RunsService, encoded_once};
 use crate::{
-    driver::{DriverHandle, RequestError, Stopped},
+    driver::{Away, DriverHandle, RequestError, Stopped},
     http::Dashboard,
     status_cache::StatusCache,
 };
@@ -198,6 +198,12 @@ type Answer<T> = Result<Response<T>, Status>;
 impl From<Stopped> for Status {
     fn from(stopped: Stopped) -> Self {
         Self::unavailable(stopped.to_string())
+    }
+}
+
+impl From<Away> for Status {
+    fn from(away: Away) -> Self {
+        Self::unavailable(away.to_string())
     }
 }
 

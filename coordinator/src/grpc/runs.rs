@@ -164,14 +164,15 @@ impl Runs for RunsService {
                 Status::invalid_argument("after: expected the 16 bytes of a worker's identity")
             })?),
         };
-        Ok(Response::new(workers_page(&self.driver, after.map(WorkerId), limit.into()).await?))
+        let page = workers_page(&self.driver, after.map(WorkerId), limit.into());
+        Ok(Response::new(self.driver.in_time(page).await??))
     }
 
     async fn export(&self, request: Request<v1::RunRequest>) -> Answer<Self::ExportStream> {
         let run = RunId(request.into_inner().run);
         let driver = self.driver.clone();
-        let mut page =
-            driver.journal(run, JournalCursor::default()).await?.ok_or_else(|| not_found(run))?;
+        let first = driver.in_time(driver.journal(run, JournalCursor::default()));
+        let mut page = first.await??.ok_or_else(|| not_found(run))?;
         Ok(stream(|sender| async move {
             loop {
                 for (sequence, entry, line) in page.lines {
@@ -196,7 +197,8 @@ impl Runs for RunsService {
 
     async fn credits(&self, request: Request<v1::RunRequest>) -> Answer<Self::CreditsStream> {
         let run = RunId(request.into_inner().run);
-        let credits = message::credits(&self.driver, run).await?.ok_or_else(|| not_found(run))?;
+        let credits = self.driver.in_time(message::credits(&self.driver, run)).await??;
+        let credits = credits.ok_or_else(|| not_found(run))?;
         let credits = tokio_stream::iter(credits.into_iter().map(Ok));
         Ok(Response::new(Box::pin(credits)))
     }
@@ -208,7 +210,7 @@ impl Runs for RunsService {
             None => None,
         };
         let (driver, mut closing) = (self.driver.clone(), self.closing.clone());
-        let last = driver.last_event().await?;
+        let last = driver.in_time(driver.last_event()).await??;
         if after > last {
             return Err(Status::out_of_range(format!(
                 "the event log ends at event {last}, before event {after}: this coordinator has other \

@@ -1,6 +1,6 @@
 //! Authentication, authorization, cross-site protection and errors of requests.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use auth::{AuthError, Call, CallerCredential, Peer, Subject, TrackedBody, http_access};
 use axum::{
@@ -19,17 +19,11 @@ use http_body::Frame;
 use maud::html;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::{ANSWER_TIMEOUT, App, layout::page, sessions::session};
-use crate::{
-    driver::{RequestError, Stopped},
-    message::outage_text,
-};
-
-/// Time for the answer to a read while the store is away.
-const OUTAGE_PATIENCE: Duration = Duration::from_secs(1);
+use crate::driver::{RequestError, Stopped};
 
 /// The answer to a rejected request.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -224,26 +218,24 @@ pub(super) async fn authorize(
     answered
 }
 
-/// Waits for an answer. While the store is away, the driver answers only what it remembers, so reads wait for a
-/// second; a change may still be stored.
+/// Waits for the answer to a read or a change.
 async fn in_time(
     app: &App,
     answer: impl Future<Output = Response>,
     is_read: bool,
 ) -> Result<Response, Refusal> {
-    let (mut answer, asked) = (pin!(answer), Instant::now());
-    loop {
-        if let Ok(response) = timeout(OUTAGE_PATIENCE, &mut answer).await {
-            return Ok(response);
-        }
-        if is_read && let Some(outage) = app.driver.outage() {
-            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, outage_text(&outage)));
-        }
-        if asked.elapsed() >= ANSWER_TIMEOUT {
+    let answered = timeout(ANSWER_TIMEOUT, async {
+        if is_read { app.driver.in_time(answer).await } else { Ok(answer.await) }
+    });
+    answered.await.map_or_else(
+        |_| {
             let message = "no answer in time; the coordinator is busy, try again";
-            return Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, message));
-        }
-    }
+            Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, message))
+        },
+        |answer| {
+            answer.map_err(|away| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, away.to_string()))
+        },
+    )
 }
 
 /// Returns the caller and its call, which holds the connection during the answer.

@@ -19,7 +19,7 @@ use tests::{
     service::{Recorder, find_join, http_client},
 };
 
-use super::{CountedBoard, LARGE, SMALL, accepted, check_acknowledged, number};
+use super::{CountedBoard, LARGE, SMALL, TINY, accepted, check_acknowledged, number};
 
 struct Journal<'a>(&'a Postgres);
 
@@ -290,7 +290,7 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     server.ask("postgres", &format!("CREATE TABLESPACE small LOCATION '{place}'"));
     server.ask("postgres", "CREATE DATABASE queens TABLESPACE small");
     let (url, journal) = (server.url("queens"), Journal(&server));
-    let cluster = Cluster::new(&[&SMALL.run[..], &["--http", "127.0.0.1:0"]].concat());
+    let cluster = Cluster::new(&[&TINY.run[..], &["--http", "127.0.0.1:0"]].concat());
     let serving = in_database(&url, &cluster, &[]);
     let pages = dashboard(&serving);
     let operator = find_join(&cluster.data_dir(), Role::Operator).expect("a join string");
@@ -302,6 +302,9 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     // Nobody has read the events before.
     let (code, answer) = get("/api/v1/events");
     assert!(code == 503 && answer.contains("disk is full"), "{code}: {answer}");
+    for reader in ["workers", "events"] {
+        cluster.queensctl(&[reader]).refused(1, &["disk is full", "not answered since"]);
+    }
     let warning = serving.stderr_line("disk is full");
     assert!(warning.contains("free space there"), "{warning}");
     let lines = journal.lines();
@@ -311,7 +314,7 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     let fast = cluster.fast_worker(&cluster.connection());
     let end = serving.end();
     drop((slow, fast));
-    check(end, &SMALL, &url);
+    check(end, &TINY, &url);
     server.ask("postgres", "DROP DATABASE queens");
     server.ask("postgres", "DROP TABLESPACE small");
 }

@@ -24,6 +24,8 @@ struct CountedBoard {
     tasks: u64,
 }
 
+const TINY: CountedBoard =
+    CountedBoard { run: by_rows("17", "270"), solutions: "95815104", tasks: 5_000 };
 const SMALL: CountedBoard =
     CountedBoard { run: by_rows("18", "2000"), solutions: "666090624", tasks: 5_000 };
 const LARGE: CountedBoard =
