@@ -7,6 +7,7 @@ mod lists;
 mod run_view;
 mod status;
 pub mod text;
+mod workers;
 
 use anyhow::{Context as _, anyhow};
 use common::{board::Board, messages::run::RunId, method::Layout, plan::PlanSpec};
@@ -18,12 +19,13 @@ pub use self::{
     alerts::{Alert, AlertKind, FINISHING},
     history::{History, Point},
     lists::{
-        CREDIT_COLUMNS, RUN_COLUMNS, RunSelector, SelectableRun, WORKER_COLUMNS, WORKER_LEGEND,
-        WorkerRow, cost_text, credit_row, credits_table, event_line, event_subject, event_text,
-        events_table, listed, plan_text, run_row, run_text, runs_table, worker_rows, workers_table,
+        CREDIT_COLUMNS, RUN_COLUMNS, RunSelector, SelectableRun, cost_text, credit_row,
+        credits_table, event_line, event_subject, event_text, events_table, listed, plan_text,
+        run_row, run_text, runs_table,
     },
     run_view::{Figure, Figures, Rating, RunView, SHOWN_WORKERS},
     status::{check_line, grouped, outcome_json, result_lines, status_text},
+    workers::{WORKER_COLUMNS, WORKER_LEGEND, WorkerRow, worker_rows, workers_table},
 };
 
 /// The validated parts of a [`v1::Run`].
