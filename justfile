@@ -44,10 +44,8 @@ neon *tests="kernel join":
     cargo test -p common --lib --target aarch64-unknown-linux-gnu -- {{tests}}
 
 # Test the kernels of WebAssembly in node (needs `rustup target add wasm32-wasip1`).
-wasm *tests="kernel join self_test":
-    RUSTFLAGS="-C target-feature=+simd128" \
-    CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings {{justfile_directory()}}/worker/browser/wasi.mjs" \
-    cargo test -p common --lib --target wasm32-wasip1 -- {{tests}}
+wasm *tests:
+    worker/browser/test {{tests}}
 
 # Type-check the programs for other systems (needs their std and the C compilers of mingw-w64 and
 # gcc-aarch64-linux-gnu; for macOS only the package without C dependencies).
