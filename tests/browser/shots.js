@@ -1,9 +1,9 @@
-// Screenshots of real runs for the documentation: node shots.js [FOLDER] [N]. The disputed run needs python
-// with grpcio and grpcio-tools (QUEENS_PYTHON), since a lying client takes part.
+// Screenshots of real runs for the documentation: node shots.js [FOLDER] [N] [PART…], by default all parts. The
+// disputed run needs python with grpcio and grpcio-tools (QUEENS_PYTHON), since a lying client takes part.
 import { join } from 'node:path';
 import { Cluster, browser, visit } from './cluster.js';
 
-const [folder = new URL('../../docs/img', import.meta.url).pathname, n = '20'] = process.argv.slice(2);
+const [folder = new URL('../../docs/img', import.meta.url).pathname, n = '20', ...chosen] = process.argv.slice(2);
 const desktop = { viewport: { width: 1280, height: 800 } };
 const phone = { viewport: { width: 390, height: 844 } };
 const chrome = await browser();
@@ -35,8 +35,8 @@ async function disputed() {
   } finally { await cluster.stop(); }
 }
 
-// The contributors of a run that two visitors and a worker have counted.
-async function credits() {
+// A visitor's page, and the contributors of a run that two visitors and a worker have counted.
+async function visitors() {
   const cluster = await Cluster.start(['--n', '19', '--method', 'frames', '--task-cost', '5000', '--volunteers']);
   try {
     for (const name of ['ada', 'gauss']) {
@@ -44,6 +44,7 @@ async function credits() {
       await page.locator('#name').fill(name);
       await page.locator('#start').click();
       await page.locator('#tasks').filter({ hasText: /[1-9]/ }).waitFor();
+      await page.screenshot({ path: join(folder, 'count.png') });
     }
     cluster.worker('lab-a');
     await cluster.line(/N = 19: 4,968,057,848 solutions/);
@@ -54,27 +55,34 @@ async function credits() {
   } finally { await cluster.stop(); }
 }
 
-const cluster = await Cluster.start(['--n', n, '--recheck', '0.2']);
-const empty = await Cluster.start([]);
+// A run before, during and after its count.
+async function dashboards() {
+  const cluster = await Cluster.start(['--n', n, '--recheck', '0.2']);
+  const empty = await Cluster.start([]);
+  try {
+    const none = await open(await empty.link(), desktop);
+    await none.screenshot({ path: join(folder, 'dashboard-empty.png') });
+    await empty.queensctl(['submit', '--n', '12', '--method', 'frames']);
+    await none.goto(`${empty.url}/runs/last/tasks/9`);
+    await none.screenshot({ path: join(folder, 'task.png'), fullPage: true });
+    for (const name of ['lab-a', 'lab-b']) cluster.worker(name);
+    const first = await open(await cluster.link(), desktop);
+    // Far enough to show something, but not finished.
+    await first.locator('[data-figure=percent]').filter({ hasText: /^[3-9]\d\./ }).waitFor({ timeout: 3_600_000 });
+    const page = await shoot(await cluster.link(), 'dashboard-desktop', desktop);
+    await page.locator('section:has(#workers)').screenshot({ path: join(folder, 'dashboard-workers.png') });
+    await shoot(await cluster.link(), 'dashboard-dark', { ...desktop, colorScheme: 'dark' });
+    await shoot(await cluster.link(), 'dashboard-phone', phone);
+    await first.waitForSelector('.result', { timeout: 3_600_000 });
+    await shoot(await cluster.link(), 'dashboard-finished', desktop);
+  } finally {
+    for (const each of [cluster, empty]) await each.stop();
+  }
+}
+
+const parts = { dashboards, disputed, visitors };
 try {
-  const none = await open(await empty.link(), desktop);
-  await none.screenshot({ path: join(folder, 'dashboard-empty.png') });
-  await empty.queensctl(['submit', '--n', '12', '--method', 'frames']);
-  await none.goto(`${empty.url}/runs/last/tasks/9`);
-  await none.screenshot({ path: join(folder, 'task.png'), fullPage: true });
-  for (const name of ['lab-a', 'lab-b']) cluster.worker(name);
-  const first = await open(await cluster.link(), desktop);
-  // Far enough to show something, but not finished.
-  await first.locator('[data-figure=percent]').filter({ hasText: /^[3-9]\d\./ }).waitFor({ timeout: 3_600_000 });
-  const page = await shoot(await cluster.link(), 'dashboard-desktop', desktop);
-  await page.locator('section:has(#workers)').screenshot({ path: join(folder, 'dashboard-workers.png') });
-  await shoot(await cluster.link(), 'dashboard-dark', { ...desktop, colorScheme: 'dark' });
-  await shoot(await cluster.link(), 'dashboard-phone', phone);
-  await first.waitForSelector('.result', { timeout: 3_600_000 });
-  await shoot(await cluster.link(), 'dashboard-finished', desktop);
-  await disputed();
-  await credits();
+  for (const part of chosen.length ? chosen : Object.keys(parts)) await parts[part]();
 } finally {
   await chrome.close();
-  for (const each of [cluster, empty]) await each.stop();
 }
