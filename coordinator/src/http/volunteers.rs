@@ -35,10 +35,11 @@ use sha2::{Digest as _, Sha256};
 use worker::package::Lines;
 
 use super::{
-    App, api,
+    App,
     guard::{Input, Refusal},
     layout,
 };
+use crate::driver::{Stopped, served_first};
 
 /// The token of all visitors: names of tokens and certificates have no parentheses.
 const TOKEN: &str = "(volunteers)";
@@ -254,13 +255,14 @@ fn answer(secret: &WorkerSecret, reply: SyncReply, run: Option<Progress>) -> Tab
     }
 }
 
-async fn progress(app: &App) -> Result<Option<Progress>, Refusal> {
-    let run = match api::first(app).await {
-        Ok(run) => run,
-        Err(refusal) if refusal.code == StatusCode::NOT_FOUND => return Ok(None),
-        Err(refusal) => return Err(refusal),
-    };
-    let status = api::status_of(app, run).await?;
-    let n = status.run.as_ref().and_then(|run| run.spec).map_or(0, |spec| spec.n);
-    Ok(Some(Progress { n, tasks: status.tasks_total, done: status.tasks_done }))
+/// Returns the progress without the status of the run, which adds up all its counts.
+async fn progress(app: &App) -> Result<Option<Progress>, Stopped> {
+    let runs = app.driver.runs().await?;
+    let first = served_first(&runs);
+    let run = runs.iter().find(|run| Some(run.manifest.run) == first);
+    Ok(run.map(|run| Progress {
+        n: run.manifest.spec.board.n().into(),
+        tasks: run.tasks.total,
+        done: run.tasks.done,
+    }))
 }
