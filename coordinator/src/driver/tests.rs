@@ -3,7 +3,7 @@
 use common::{
     compute::kernel::KernelName,
     messages::{
-        run::{Partial, WorkerId},
+        run::Partial,
         sync::{SelfTestReport, SyncReply, SyncRequest, Verdict},
     },
     method::Layout,
@@ -43,7 +43,7 @@ impl Bench {
     fn call(&mut self, id: u64, partials: Vec<Partial>) -> oneshot::Receiver<SyncReply> {
         let worker = FakeWorker { seconds_wanted: 1000.0, ..FakeWorker::new(id) };
         let request = SyncRequest { self_test: self.self_test, ..worker.report(partials) };
-        let caller = Caller::new(WorkerId(u128::from(id) << 64), None);
+        let caller = Caller::new(worker.id, None);
         let (request, answer) = Request::new(true, move |driver| {
             Ok(driver.scheduler.sync_by(&caller, &request, driver.clock.now()))
         });

@@ -352,10 +352,7 @@ fn frame(view: &RunView, map: &TaskMap, board: Option<&BoardDrawing>) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use common::{
-        messages::run::{Partial, WorkerId},
-        method::Layout,
-    };
+    use common::{messages::run::Partial, method::Layout};
     use kit::FakeWorker;
     use scheduler::{
         Config, Scheduler,
@@ -381,7 +378,7 @@ mod tests {
         driver.submit(submission, None).await.unwrap();
         let sync = async |id: u64, partials: Vec<Partial>| {
             let worker = FakeWorker { seconds_wanted: 1000.0, ..FakeWorker::new(id) };
-            let caller = Caller::new(WorkerId(u128::from(id) << 64), None);
+            let caller = Caller::new(worker.id, None);
             driver.sync(caller, worker.report(partials)).await.unwrap()
         };
         let broadcast = Broadcast::new(driver.clone(), StatusCache::new(driver.clone()), clock);

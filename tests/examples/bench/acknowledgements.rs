@@ -7,7 +7,7 @@ use std::{
 };
 
 use auth::{Authenticator, NewToken, Role};
-use common::messages::{run::WorkerId, sync::Verdict};
+use common::messages::sync::Verdict;
 use coordinator::driver::DriverHandle;
 use proto::connect::CoordinatorEndpoint;
 use scheduler::{Config, ledger::Caller};
@@ -140,7 +140,7 @@ async fn report_until(
         let start = Instant::now();
         let reply = match &mut client {
             None => {
-                let caller = Caller::new(WorkerId(worker.id.0 << 64), None);
+                let caller = Caller::new(worker.id, None);
                 driver.sync(caller, request).await?
             }
             Some(client) => client.sync(request).await?,

@@ -46,6 +46,11 @@ pub fn count(grant: &Grant) -> Partial {
     partial(grant, counter.count(units, &NoProgress).expect("the count is not cancelled"))
 }
 
+/// Returns the identity of a machine; issued ones have it in their upper half, too.
+fn worker_id(machine: u64) -> WorkerId {
+    WorkerId(u128::from(machine) << 64)
+}
+
 /// A worker that a test drives; it builds messages and counts nothing.
 #[derive(Clone, Debug)]
 pub struct FakeWorker {
@@ -73,7 +78,7 @@ impl FakeWorker {
             machine: number,
             ..WorkerInfo::default()
         };
-        let id = WorkerId(number.into());
+        let id = worker_id(number);
         Self { id, info, held: Vec::new(), started: false, seconds_wanted: 0.0 }
     }
 
@@ -131,7 +136,7 @@ pub fn as_if_leased(secret: [u8; 32], worker: u64, partial: Partial) -> Partial 
     for number in [task.run.0, task.task.0, epoch.0, granted_unix_ms, return_unix_ms] {
         keyed.update(&number.to_be_bytes());
     }
-    keyed.update(&u128::from(worker).to_be_bytes());
+    keyed.update(&worker_id(worker).0.to_be_bytes());
     // A first count, in the partial's orientation.
     keyed.update(&[0, partial.orientation as u8]);
     let hash = keyed.finalize().into_bytes();
