@@ -5,6 +5,7 @@
 pub mod checks;
 mod choosing;
 mod clock;
+mod config;
 mod fleet;
 mod judging;
 pub mod ledger;
@@ -15,6 +16,7 @@ mod status;
 
 pub use choosing::{Recount, RecountPurpose, Verifying};
 pub use clock::Millis;
+pub use config::{Config, DEFAULT_RECOUNTS};
 pub use fleet::{REFEREE, RefereeStatus};
 pub use scheduling::*;
 pub use snapshot::Snapshot;

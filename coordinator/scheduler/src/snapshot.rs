@@ -15,13 +15,13 @@ use common::{
 
 use crate::{
     clock::{SchedulerClock, Ticks},
+    config::Config,
     fleet::{LeaseIx, REFERENCE_SPEED, Referee, RunIx, WorkerIx, Workers},
     ledger::{
         RecheckSampler, Record, Stage, TaskCount,
         tasks::{self, TaskIx},
     },
     run::{Lease, Run},
-    scheduling::Config,
 };
 
 /// Multiple of a worker's expected time for which its lease is fresh.

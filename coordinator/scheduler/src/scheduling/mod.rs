@@ -13,7 +13,6 @@
 //! Deliberately absent: running totals (they are computed from the tasks' counts), wall-clock
 //! arithmetic (see [`crate::clock`]), and work in proportion to the number of tasks in ordinary syncs.
 
-mod config;
 mod control;
 mod ends;
 mod grants;
@@ -40,12 +39,12 @@ use common::{
     plan::Plan,
 };
 
-pub use config::{Config, DEFAULT_RECOUNTS};
 pub use control::{Command, ControlError};
 
 use self::{control::Undo, proofs::Proofs};
 use crate::{
     clock::{Jitter, MAX_STEP_MS, Millis, SchedulerClock, Ticks},
+    config::Config,
     fleet::{OWN_REFEREE, REFEREE, Referee, RunIx, SessionUpdate, WorkerIx, Workers},
     ledger::{
         Caller, Change, LeaseEvent, Principal, RecheckSampler, RunState, Stage, StoredRun, Tasks,
