@@ -27,7 +27,7 @@ use super::{
     fleet::Activity,
     notes::RunEvent,
     outcome::Outcome,
-    request::{Away, By, Request, RequestError, Senders, Stopped},
+    request::{By, OutageError, Request, RequestError, Senders, Stopped},
     runs::{JournalPage, StatusReport, Submission},
     serving::Serving,
 };
@@ -193,14 +193,14 @@ impl DriverHandle {
     }
 
     /// Waits for a read; while the store is away, for a second. Changes wait, since they may still be stored.
-    pub async fn in_time<T>(&self, read: impl Future<Output = T>) -> Result<T, Away> {
+    pub async fn in_time<T>(&self, read: impl Future<Output = T>) -> Result<T, OutageError> {
         let mut read = pin!(read);
         loop {
             if let Ok(answer) = timeout(OUTAGE_PATIENCE, &mut read).await {
                 return Ok(answer);
             }
             if let Some(outage) = self.outage() {
-                return Err(Away(outage));
+                return Err(OutageError(outage));
             }
         }
     }

@@ -40,7 +40,7 @@ pub use self::{
     handle::{DriverHandle, LOCAL_WORKER},
     notes::RunEvent,
     outcome::Outcome,
-    request::{Away, By, RequestError, Stopped},
+    request::{By, OutageError, RequestError, Stopped},
     runs::{JournalPage, StatusReport, Submission, served_first},
     serving::{DiskSpaceMonitor, Serving},
 };

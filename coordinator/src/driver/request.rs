@@ -99,7 +99,7 @@ pub struct Stopped;
 /// The answer to a reader while the store is away.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", outage_text(.0))]
-pub struct Away(pub(super) Outage);
+pub struct OutageError(pub(super) Outage);
 
 /// A request that failed and changed nothing.
 #[derive(Debug, thiserror::Error)]

@@ -34,7 +34,7 @@ use tracing::Instrument as _;
 
 use self::runs::{RunsService, encoded_once};
 use crate::{
-    driver::{Away, DriverHandle, RequestError, Stopped},
+    driver::{DriverHandle, OutageError, RequestError, Stopped},
     http::Dashboard,
     status_cache::StatusCache,
 };
@@ -201,9 +201,9 @@ impl From<Stopped> for Status {
     }
 }
 
-impl From<Away> for Status {
-    fn from(away: Away) -> Self {
-        Self::unavailable(away.to_string())
+impl From<OutageError> for Status {
+    fn from(outage: OutageError) -> Self {
+        Self::unavailable(outage.to_string())
     }
 }
 

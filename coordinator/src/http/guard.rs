@@ -233,7 +233,8 @@ async fn in_time(
             Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, message))
         },
         |answer| {
-            answer.map_err(|away| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, away.to_string()))
+            answer
+                .map_err(|outage| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, outage.to_string()))
         },
     )
 }
