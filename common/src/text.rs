@@ -264,10 +264,10 @@ pub fn age(seconds: f64) -> String {
 /// Default width of a terminal in columns.
 pub const WIDTH: usize = 80;
 
-/// Returns the display name of a check; `name` is the one in signed certificates.
+/// Returns the display name of a check; `name` is the one in signed certificates, of which the oldest have "canaries".
 pub fn check_name(name: &str) -> String {
     match name {
-        "canaries" => "self-tests".to_owned(),
+        "canaries" | "self_tests" => "self-tests".to_owned(),
         "bound" => "error bound".to_owned(),
         "second_counts" => "rechecks".to_owned(),
         other => other.replace('_', " "),

@@ -157,7 +157,7 @@ fn a_failed_self_test_reopens_a_run_and_is_named_in_the_result() {
     bench.finish();
     let check = |bench: &Bench| {
         let checks = bench.outcome().expect("the run has ended").checks;
-        let self_tests = checks.into_iter().find(|check| check.name == "canaries");
+        let self_tests = checks.into_iter().find(|check| check.name == "self_tests");
         let self_tests = self_tests.expect("every result has this check");
         (self_tests.outcome, self_tests.reason)
     };

@@ -280,7 +280,7 @@ mod tests {
             (CheckOutcome::NotApplicable, "not_applicable", "not applicable"),
         ] {
             assert_eq!(outcome.name(), stored);
-            let shown = check_text("canaries", stored, "two threads");
+            let shown = check_text("self_tests", stored, "two threads");
             assert_eq!(shown, format!("self-tests {display}: two threads"));
         }
         let names = ["second_counts", "bound", "sum"].map(check_name);

@@ -67,7 +67,7 @@ pub fn of_self_tests(fold: &Fold, trust: &[TrustRecord]) -> Check {
         };
         (CheckOutcome::Passed, format!("{workers} reported {passed}, {failed}"))
     };
-    check("canaries", outcome, reason)
+    check("self_tests", outcome, reason)
 }
 
 #[cfg(test)]
