@@ -94,8 +94,8 @@ pub fn build(package: impl AsRef<Path>) -> PathBuf {
         Some(profile) => profile,
     };
     let mut cargo = Command::new(env!("CARGO"));
-    // What the outer Cargo says of this package. Build scripts that read it (that of ring) would run again, and all
-    // that depends on their crates would be compiled again, now and for the next command outside.
+    // The outer Cargo describes this package in the environment. Build scripts that read it (that of ring) would
+    // run again, and all that depends on their crates would be compiled again, here and by the next command outside.
     let is_of_this_package = |name: &OsString| {
         let name = name.to_string_lossy();
         name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")

@@ -227,16 +227,11 @@ async fn in_time(
     let answered = timeout(ANSWER_TIMEOUT, async {
         if is_read { app.driver.in_time(answer).await } else { Ok(answer.await) }
     });
-    answered.await.map_or_else(
-        |_| {
-            let message = "no answer in time; the coordinator is busy, try again";
-            Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, message))
-        },
-        |answer| {
-            answer
-                .map_err(|outage| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, outage.to_string()))
-        },
-    )
+    let answered = answered.await.map_err(|_| {
+        let message = "no answer in time; the coordinator is busy, try again";
+        Refusal::new(StatusCode::GATEWAY_TIMEOUT, message)
+    })?;
+    answered.map_err(|outage| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, outage.to_string()))
 }
 
 /// Returns the caller and its call, which holds the connection during the answer.

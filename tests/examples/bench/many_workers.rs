@@ -1,4 +1,4 @@
-//! A coordinator with many workers, at peace and under attack.
+//! A coordinator with many workers, undisturbed and under attack.
 
 use std::{
     env,
@@ -68,16 +68,16 @@ pub(super) struct Options {
 }
 
 /// Returns a coordinator's directory for a run of this many results.
-fn cluster(results: u64, more: &[&str]) -> anyhow::Result<Cluster> {
+fn cluster(results: u64, more: &[&str]) -> Cluster {
     let run = arguments_of(&plan_of(results + results / 10));
     let run: Vec<_> = run.iter().map(String::as_str).collect();
-    Ok(Cluster::new(&[&run, more].concat()))
+    Cluster::new(&[&run, more].concat())
 }
 
 pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     let http = options.http.as_ref().map_or(vec!["--no-http"], |address| vec!["--http", address]);
     let open = if options.tls { &[][..] } else { &["--insecure"] };
-    let cluster = cluster(options.results, &[&http, open].concat())?;
+    let cluster = cluster(options.results, &[&http, open].concat());
     let process = cluster.start(&["--referee", "off"]);
     if options.http.is_some() {
         let at = process.stderr_line("dashboard at ");
@@ -220,7 +220,7 @@ pub(super) struct AttackOptions {
 }
 
 pub(super) async fn under_attack(options: &AttackOptions) -> anyhow::Result<()> {
-    let cluster = cluster(100_000, &["--no-http"])?;
+    let cluster = cluster(100_000, &["--no-http"]);
     let process = &cluster.start(&["--referee", "off"]);
     let [worker, _] = endpoints(&cluster, true)?;
     let mut fleet = connect_all(&worker, options.workers, process).await?;

@@ -222,8 +222,7 @@ impl World {
         let bytes = v1::SyncRequest::from(worker.request(self.now, &self.plan)).encode_to_vec();
         self.tally.bytes_up += bytes.len() as u64;
         let request = SyncRequest::try_from(v1::SyncRequest::decode(&*bytes)?)?;
-        let machine = request.worker.machine;
-        let caller = Caller { machine, ..Caller::new(worker.fake.id, None) };
+        let caller = Caller::new(worker.fake.id, None);
         let reply = self.scheduler.sync_by(&caller, &request, Millis(self.now));
         let bytes = v1::SyncResponse::from(reply).encode_to_vec();
         self.tally.bytes_down += bytes.len() as u64;

@@ -46,7 +46,7 @@ pub fn count(grant: &Grant) -> Partial {
     partial(grant, counter.count(units, &NoProgress).expect("the count is not cancelled"))
 }
 
-/// Returns the identity of a machine; issued ones have it in their upper half, too.
+/// Returns the identity of a machine, which is its upper half, as in issued identities.
 fn worker_id(machine: u64) -> WorkerId {
     WorkerId(u128::from(machine) << 64)
 }
