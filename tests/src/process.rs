@@ -9,11 +9,15 @@ use std::{
     io::{BufRead as _, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Time limit after which a test reports that a program hangs. Nothing else may depend on it.
@@ -122,6 +126,7 @@ pub struct Process {
     child: Child,
     output: Arc<Output>,
     readers: Vec<JoinHandle<()>>,
+    brake: Option<Brake>,
 }
 
 /// The end of a program, with its whole output.
@@ -241,7 +246,14 @@ impl Process {
             read(stdout, Arc::clone(&output), |lines| &mut lines.stdout),
             read(stderr, Arc::clone(&output), |lines| &mut lines.stderr),
         ];
-        Self { name, child, output, readers }
+        Self { name, child, output, readers, brake: None }
+    }
+
+    /// Lets the program run for an eighth of the time once it has printed a line on stderr that contains `part`: a
+    /// small board then outlasts the faults of a test as a large one would, without its CPU time.
+    pub fn slowed_after(mut self, part: &'static str) -> Self {
+        self.brake = Some(Brake::new(self.id(), part, Arc::clone(&self.output)));
+        self
     }
 
     /// Runs a program to its end.
@@ -303,6 +315,7 @@ impl Process {
             (lines.ended, lines.stdout.join("\n"), lines.stderr.join("\n"));
         drop(lines);
         assert_eq!(ended, 2, "{} does not end", self.name);
+        self.brake = None;
         let status = self.child.wait().expect("a child can be waited for");
         End { code: ExitStatus::code(&status), stdout, stderr }
     }
@@ -348,6 +361,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // The program may have ended already.
         let _ = self.child.kill();
+        self.brake = None;
         let _ = self.child.wait();
         for reader in self.readers.drain(..) {
             let _ = reader.join();
@@ -356,6 +370,54 @@ impl Drop for Process {
             && let Ok(lines) = self.output.lines.lock()
         {
             eprintln!("--- stderr of {}:\n{}", self.name, lines.stderr.join("\n"));
+        }
+    }
+}
+
+/// Stops a program again and again. Dropping it ends that, which must be before the child is waited for: its number
+/// may then be that of another process.
+struct Brake {
+    release: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Brake {
+    const RUNS: Duration = Duration::from_millis(10);
+    const STOPS: Duration = Duration::from_millis(70);
+
+    fn new(process: u32, part: &'static str, output: Arc<Output>) -> Self {
+        let process = i32::try_from(process).ok().and_then(Pid::from_raw).expect("a process");
+        let (release, released) = mpsc::channel();
+        let brakes = move || {
+            let waits = |time| released.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            let printed = || {
+                let lines = output.lines.lock().expect("no reader panics");
+                lines.stderr.iter().any(|line| line.contains(part))
+            };
+            while !printed() {
+                if !waits(POLL_INTERVAL) {
+                    return;
+                }
+            }
+            loop {
+                // A program that has ended needs no brake.
+                let _ = kill_process(process, Signal::STOP);
+                let goes_on = waits(Self::STOPS);
+                let _ = kill_process(process, Signal::CONT);
+                if !goes_on || !waits(Self::RUNS) {
+                    return;
+                }
+            }
+        };
+        Self { release: Some(release), thread: Some(thread::spawn(brakes)) }
+    }
+}
+
+impl Drop for Brake {
+    fn drop(&mut self) {
+        drop(self.release.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }

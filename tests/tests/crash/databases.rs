@@ -19,7 +19,7 @@ use tests::{
     service::{Recorder, find_join, http_client},
 };
 
-use super::{CountedBoard, LARGE, SMALL, TINY, accepted, check_acknowledged, number};
+use super::{CountedBoard, LARGE, SMALL, accepted, check_acknowledged, number};
 
 struct Journal<'a>(&'a Postgres);
 
@@ -79,7 +79,7 @@ fn standbys_take_over_repeatedly() {
     leader.stderr_line("listening on");
     let join = find_join(&cluster.data_dir(), Role::Worker).unwrap().expose();
     let connection = ["--join".to_owned(), join];
-    let slow = cluster.worker_by(&connection, "slow", &[]);
+    let slow = cluster.slowest_worker(&connection, "slow");
     let (mut slowest, mut stops, mut lines) = (Duration::ZERO, 0, 0);
     for number in 0..takeovers {
         let standby = start(1 - leads);
@@ -150,7 +150,7 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
     };
     let mut serving = start();
     let recorder = Recorder::start(&cluster.data_dir()).await;
-    let slow = cluster.worker_by(&recorder.connection(), "slow", &[]);
+    let slow = cluster.slowest_worker(&recorder.connection(), "slow");
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let (mut cuts, mut restarts) = (0, 0);
     let mut before = (0, String::new());
@@ -290,12 +290,12 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     server.ask("postgres", &format!("CREATE TABLESPACE small LOCATION '{place}'"));
     server.ask("postgres", "CREATE DATABASE queens TABLESPACE small");
     let (url, journal) = (server.url("queens"), Journal(&server));
-    let cluster = Cluster::new(&[&TINY.run[..], &["--http", "127.0.0.1:0"]].concat());
+    let cluster = Cluster::new(&[&SMALL.run[..], &["--http", "127.0.0.1:0"]].concat());
     let serving = in_database(&url, &cluster, &[]);
     let pages = dashboard(&serving);
     let operator = find_join(&cluster.data_dir(), Role::Operator).expect("a join string");
     let get = client(pages, Some(operator.token().expose()));
-    let slow = cluster.worker("slow");
+    let slow = cluster.slowest_worker(&cluster.connection(), "slow");
     journal.grows(0);
     disk.fill();
     wait_until("the status names the outage", || outage(&cluster).contains("disk is full"));
@@ -314,7 +314,7 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     let fast = cluster.fast_worker(&cluster.connection());
     let end = serving.end();
     drop((slow, fast));
-    check(end, &TINY, &url);
+    check(end, &SMALL, &url);
     server.ask("postgres", "DROP DATABASE queens");
     server.ask("postgres", "DROP TABLESPACE small");
 }
