@@ -135,11 +135,6 @@ impl Cluster {
         Process::start(self.worker_command(connection, name, &[&SLOW, more].concat()))
     }
 
-    /// Starts a worker that counts a run by method rows even slower, see [`Process::slowed_after`].
-    pub fn slowest_worker(&self, connection: &[String; 2], name: &str) -> Process {
-        self.worker_by(connection, name, &[]).slowed_after("by method rows")
-    }
-
     /// Starts a worker with the best kernel on two threads.
     pub fn fast_worker(&self, connection: &[String; 2]) -> Process {
         Process::start(self.worker_command(connection, "fast", &["--threads", "2"]))

@@ -249,10 +249,10 @@ impl Process {
         Self { name, child, output, readers, brake: None }
     }
 
-    /// Lets the program run for an eighth of the time once it has printed a line on stderr that contains `part`: a
-    /// small board then outlasts the faults of a test as a large one would, without its CPU time.
-    pub fn slowed_after(mut self, part: &'static str) -> Self {
-        self.brake = Some(Brake::new(self.id(), part, Arc::clone(&self.output)));
+    /// Lets a worker run for an eighth of the time once it counts: a small board then outlasts the faults of a test
+    /// as a large one would, without its CPU time.
+    pub fn slowed(mut self) -> Self {
+        self.brake = Some(Brake::new(self.id(), Arc::clone(&self.output)));
         self
     }
 
@@ -385,16 +385,16 @@ impl Brake {
     const RUNS: Duration = Duration::from_millis(10);
     const STOPS: Duration = Duration::from_millis(70);
 
-    fn new(process: u32, part: &'static str, output: Arc<Output>) -> Self {
+    fn new(process: u32, output: Arc<Output>) -> Self {
         let process = i32::try_from(process).ok().and_then(Pid::from_raw).expect("a process");
         let (release, released) = mpsc::channel();
         let brakes = move || {
             let waits = |time| released.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
-            let printed = || {
+            let counts = || {
                 let lines = output.lines.lock().expect("no reader panics");
-                lines.stderr.iter().any(|line| line.contains(part))
+                lines.stderr.iter().any(|line| line.contains(" by method "))
             };
-            while !printed() {
+            while !counts() {
                 if !waits(POLL_INTERVAL) {
                     return;
                 }

@@ -139,9 +139,9 @@ fn self_tests_need_little_memory_beyond_the_limit() {
     assert!(peak < (64 + 48 + 48) << 20, "{} MiB", peak >> 20);
 }
 
-/// A minute of one core.
-const LONG: [&str; 8] = by_rows("18", "10000");
-const LONG_TOTAL: &str = "666090624";
+/// A run of some minutes of a slowed worker, in tasks of a third of a second.
+const LONG: [&str; 8] = by_rows("17", "2000");
+const LONG_TOTAL: &str = "95815104";
 
 /// Writes the files of a laptop on mains power or on battery.
 fn plug(dir: &Path, online: bool) {
@@ -166,7 +166,7 @@ async fn a_laptop_pauses_on_battery() {
     let directory = power.to_str().unwrap();
     let pause = ["--pause-on-battery", "--power-supplies", directory];
     let always = ["--between", "00:00-12:00,12:00-24:00", "--idle-timeout", "1s"];
-    let laptop = cluster.worker_with("laptop", &[&pause[..], &always].concat());
+    let laptop = cluster.worker_with("laptop", &[&pause[..], &always].concat()).slowed();
     cluster.worker_status("laptop", |laptop| laptop.tasks_done > 0).await;
     plug(&power, false);
     let paused =
@@ -238,7 +238,7 @@ async fn half_of_a_fleet_is_replaced_repeatedly() {
     let mut numbers = 0..;
     let start = |number: usize| {
         let name = format!("worker-{number}");
-        let process = cluster.worker(&name);
+        let process = cluster.worker(&name).slowed();
         (name, process)
     };
     let mut fleet: VecDeque<_> = numbers.by_ref().take(FLEET).map(start).collect();

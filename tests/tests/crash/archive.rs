@@ -59,7 +59,7 @@ async fn a_lost_disk_costs_no_more_than_the_stated_lag() {
         // Each loss has a new run: a single one would be complete too early.
         let _ = (fs::remove_dir_all(&data), fs::remove_dir_all(&archive));
         let serving = archived(&cluster);
-        let slow = cluster.slowest_worker(&recorder.connection(), &format!("slow-{loss}"));
+        let slow = cluster.worker_by(&recorder.connection(), &format!("slow-{loss}"), &[]).slowed();
         let before = recorder.recorded().len();
         wait_until("something is acknowledged", || recorder.recorded().len() > before);
         // Two passes of the archive with results, and a part of another one.
@@ -149,7 +149,7 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     // On a disk, with an archive.
     let [_, data] = &cluster.connection();
     let serving = archived(&cluster);
-    let slow = cluster.slowest_worker(&cluster.connection(), "slow");
+    let slow = cluster.worker("slow").slowed();
     let on_disk = || accepted(&journal(Path::new(data)));
     wait_until("200 results are stored", || on_disk().len() > 200);
     serving.interrupt();
@@ -170,7 +170,7 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     // The join string contains both addresses.
     let join = find_join(&first.data_dir(), Role::Worker).unwrap().expose();
     let connection = ["--join".to_owned(), join];
-    let slow = cluster.slowest_worker(&connection, "slow");
+    let slow = cluster.worker_by(&connection, "slow", &[]).slowed();
     let standby = in_database(&second, &first);
     standby.stderr_line("Standby: ");
     grows(lines());

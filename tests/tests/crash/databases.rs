@@ -79,7 +79,7 @@ fn standbys_take_over_repeatedly() {
     leader.stderr_line("listening on");
     let join = find_join(&cluster.data_dir(), Role::Worker).unwrap().expose();
     let connection = ["--join".to_owned(), join];
-    let slow = cluster.slowest_worker(&connection, "slow");
+    let slow = cluster.worker_by(&connection, "slow", &[]).slowed();
     let (mut slowest, mut stops, mut lines) = (Duration::ZERO, 0, 0);
     for number in 0..takeovers {
         let standby = start(1 - leads);
@@ -150,7 +150,7 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
     };
     let mut serving = start();
     let recorder = Recorder::start(&cluster.data_dir()).await;
-    let slow = cluster.slowest_worker(&recorder.connection(), "slow");
+    let slow = cluster.worker_by(&recorder.connection(), "slow", &[]).slowed();
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let (mut cuts, mut restarts) = (0, 0);
     let mut before = (0, String::new());
@@ -295,7 +295,7 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     let pages = dashboard(&serving);
     let operator = find_join(&cluster.data_dir(), Role::Operator).expect("a join string");
     let get = client(pages, Some(operator.token().expose()));
-    let slow = cluster.slowest_worker(&cluster.connection(), "slow");
+    let slow = cluster.worker("slow").slowed();
     journal.grows(0);
     disk.fill();
     wait_until("the status names the outage", || outage(&cluster).contains("disk is full"));

@@ -96,7 +96,7 @@ mod directory {
                 2 => self.cluster.connection(),
                 _ => self.recorder.connection(),
             };
-            self.cluster.slowest_worker(&connection, VICTIMS[victim])
+            self.cluster.worker_by(&connection, VICTIMS[victim], &[]).slowed()
         }
 
         /// Checks that everything that was in the journal at the last kill still is.
