@@ -1,7 +1,7 @@
 //! The referee's threads, which recount disputed and randomly selected tasks.
 //!
-//! The scheduler selects the tasks. The threads run at idle priority, except for disputes and for counts that
-//! alone block the end of a run, and allocate memory only while they count.
+//! The scheduler selects the tasks. The threads run at idle priority, except for urgent counts, which interrupt
+//! the others, and allocate memory only while they count.
 
 use std::{
     ops::ControlFlow,
@@ -22,7 +22,7 @@ use common::{
     plan::{Plan, TaskId},
     self_test,
 };
-use scheduler::{Recount, RecountPurpose};
+use scheduler::Recount;
 use tokio::{
     sync::oneshot,
     task::JoinSet,
@@ -37,8 +37,8 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum interval between requests for a task.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Interval between checks for disputes, which interrupt random recounts.
-const DISPUTE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval between checks for urgent counts.
+const URGENT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 const SELF_TEST_INTERVAL: Duration = Duration::from_secs(3600);
 
@@ -101,7 +101,7 @@ enum Failure {
     /// The machine failed a self-test, or cannot start a thread.
     #[error("{0}")]
     Unfit(String),
-    #[error("a dispute comes first")]
+    #[error("an urgent count comes first")]
     Interrupted(Recount),
     #[error(transparent)]
     Memory(#[from] SetupError),
@@ -122,8 +122,8 @@ impl Thread {
     async fn serve(mut self) -> Result<(), Failure> {
         let mut changes = self.driver.changes();
         // The first self-test takes a while, so it runs before any task is due.
-        let mut next = match self.run_self_test(true, false).await {
-            Err(Failure::Interrupted(dispute)) => Some(dispute),
+        let mut next = match self.run_self_test(false).await {
+            Err(Failure::Interrupted(urgent)) => Some(urgent),
             tested => tested.map(|()| None)?,
         };
         loop {
@@ -159,7 +159,7 @@ impl Thread {
         let for_memory = matches!(failure, Failure::Memory(_));
         self.driver.recount_abandoned(recount, for_memory).await?;
         match failure {
-            Failure::Interrupted(dispute) => Ok(Some(dispute)),
+            Failure::Interrupted(urgent) => Ok(Some(urgent)),
             Failure::Memory(_) | Failure::Ended(_) => {
                 tracing::warn!("run {}, {}: recount failed: {failure}", recount.run, recount.task);
                 Ok(None)
@@ -182,8 +182,7 @@ impl Thread {
         recount: &Recount,
         kernel: Kernel,
     ) -> Result<(u64, Duration), Failure> {
-        let (yields, is_urgent) = (recount.purpose != RecountPurpose::Dispute, recount.is_urgent);
-        self.run_self_test(yields, is_urgent).await?;
+        self.run_self_test(recount.is_urgent).await?;
         let config = CounterConfig {
             memory_bytes: self.budget.bytes_per_thread(),
             orientation: recount.orientation,
@@ -191,16 +190,16 @@ impl Thread {
             ..CounterConfig::best(0)
         };
         let task = recount.task;
-        self.run(yields, is_urgent, move |stop| count(&plan, task, &config, stop)).await?
+        self.run(recount.is_urgent, move |stop| count(&plan, task, &config, stop)).await?
     }
 
     /// Runs a self-test if it is due.
-    async fn run_self_test(&mut self, yields: bool, is_urgent: bool) -> Result<(), Failure> {
+    async fn run_self_test(&mut self, is_urgent: bool) -> Result<(), Failure> {
         if self.tested.is_some_and(|tested| tested.elapsed() < SELF_TEST_INTERVAL) {
             return Ok(());
         }
         let kernel = self.budget.kernel;
-        let tested = self.run(yields, is_urgent, move |_| self_test::run(kernel)).await?;
+        let tested = self.run(is_urgent, move |_| self_test::run(kernel)).await?;
         tested.map_err(|wrong| {
             Failure::Unfit(format!("{wrong}; this machine's memory or CPU may be faulty"))
         })?;
@@ -208,11 +207,9 @@ impl Thread {
         Ok(())
     }
 
-    /// Runs `work` on a new thread, at idle priority unless it is urgent.
-    /// A dispute interrupts work that `yields`.
+    /// Runs `work` on a new thread, at idle priority and until an urgent count is due, unless it is urgent itself.
     async fn run<T: Send + 'static>(
         &self,
-        yields: bool,
         is_urgent: bool,
         work: impl FnOnce(&Stop) -> T + Send + 'static,
     ) -> Result<T, Failure> {
@@ -238,9 +235,9 @@ impl Thread {
                 done = &mut outcome => {
                     return done.map_err(|_| Failure::Unfit("a counting thread panicked".to_owned()));
                 }
-                () = sleep(DISPUTE_POLL_INTERVAL), if yields => {
-                    if let Some(dispute) = self.driver.next_recount(true).await? {
-                        return Err(Failure::Interrupted(dispute));
+                () = sleep(URGENT_POLL_INTERVAL), if !is_urgent => {
+                    if let Some(urgent) = self.driver.next_recount(true).await? {
+                        return Err(Failure::Interrupted(urgent));
                     }
                 }
             }
@@ -282,12 +279,24 @@ impl ProgressSink for Stop {
 
 #[cfg(test)]
 mod tests {
-    use common::method::Layout;
-    use scheduler::{Config, Scheduler};
-    use store::{Clock, MemoryStore};
+    use std::sync::mpsc;
+
+    use common::{messages::run::Partial, method::Layout};
+    use kit::FakeWorker;
+    use scheduler::{
+        Config, Scheduler,
+        ledger::{Caller, Recheck},
+    };
+    use store::{Clock, MemoryStore, Store as _};
 
     use super::*;
-    use crate::driver::Driver;
+    use crate::driver::{Driver, Submission, new_manifest};
+
+    fn thread(driver: DriverHandle) -> Thread {
+        let memory = MemorySize::at_least(1 << 28);
+        let budget = RefereeBudget { threads: RefereeThreads(1), memory, kernel: Kernel::best() };
+        Thread { driver, budget, tested: None, plan: None }
+    }
 
     #[test]
     fn a_count_stops_when_its_caller_is_dropped_and_fails_without_memory() {
@@ -309,20 +318,68 @@ mod tests {
     async fn a_self_test_runs_before_the_first_count_and_then_when_it_is_due() {
         let (scheduler, clock) = (Scheduler::new(Config::default(), 1), Clock::start());
         let (driver, _end) = Driver::start(scheduler, Box::new(MemoryStore::new()), clock).unwrap();
-        let threads = RefereeThreads(1);
-        let memory = MemorySize::at_least(1 << 28);
-        let budget = RefereeBudget { threads, memory, kernel: Kernel::best() };
-        let mut thread = Thread { driver, budget, tested: None, plan: None };
-        thread.run_self_test(true, true).await.unwrap();
+        let mut thread = thread(driver);
+        thread.run_self_test(true).await.unwrap();
         let first = thread.tested;
         assert!(first.is_some(), "it ran a self-test");
-        thread.run_self_test(true, true).await.unwrap();
+        thread.run_self_test(true).await.unwrap();
         assert_eq!(thread.tested, first, "the self-test was not due");
         thread.tested = Instant::now().checked_sub(SELF_TEST_INTERVAL);
-        thread.run_self_test(true, true).await.unwrap();
+        thread.run_self_test(true).await.unwrap();
         assert!(thread.tested > first);
-        let panicked = thread.run(true, true, |_| panic!("a count that goes wrong")).await;
+        let panicked = thread.run(true, |_| panic!("a count that goes wrong")).await;
         let panicked: Result<(), Failure> = panicked;
         assert!(matches!(panicked, Err(Failure::Unfit(_))));
+    }
+
+    /// Starts a driver whose run has two disputed tasks.
+    async fn disputed() -> DriverHandle {
+        let (scheduler, store) = (Scheduler::new(Config::default(), 1), MemoryStore::new());
+        let (secret, clock) = (store.secret(), Clock::start());
+        let (driver, _end) = Driver::start(scheduler, Box::new(store), clock).unwrap();
+        driver.set_referee(1, 1 << 28).await.unwrap();
+        let plan = kit::plan(8, Layout::FirstRows, 1);
+        let manifest = new_manifest(&plan, 0, clock.now());
+        let recheck = Recheck::default();
+        let submission = Submission { manifest, plan, new_run: false, recheck };
+        driver.submit(submission, None).await.unwrap();
+        let call = async |id: u64, partials: Vec<Partial>| {
+            let worker = FakeWorker { seconds_wanted: 1000.0, ..FakeWorker::new(id) };
+            let caller = Caller::new(worker.id, None);
+            driver.sync(caller, worker.report(partials)).await.unwrap()
+        };
+        let granted = call(1, Vec::new()).await.grants;
+        let counts: Vec<_> = granted.iter().take(2).map(kit::count).collect();
+        let wrong = |of: &Partial| Partial { count: of.count + 1, ..*of };
+        let other = counts.iter().map(|of| kit::as_if_leased(secret, 2, wrong(of))).collect();
+        call(1, counts).await;
+        call(2, other).await;
+        driver
+    }
+
+    #[tokio::test]
+    async fn an_urgent_count_interrupts_others_and_is_never_interrupted() {
+        let driver = disputed().await;
+        let referee = thread(driver.clone());
+        let (end, ended) = mpsc::channel();
+        let urgent = referee.run(true, move |_| ended.recv());
+        // One dispute is always unassigned.
+        let others = async {
+            for _ in 0..3 {
+                let stopped = |stop: &Stop| {
+                    while stop.advance(0).is_continue() {
+                        thread::yield_now();
+                    }
+                };
+                let interrupted = referee.run(false, stopped).await;
+                let Err(Failure::Interrupted(urgent)) = interrupted else {
+                    panic!("{interrupted:?}");
+                };
+                driver.recount_abandoned(urgent, false).await.unwrap();
+            }
+            end.send(()).unwrap();
+        };
+        let (counted, ()) = tokio::join!(urgent, others);
+        assert!(matches!(counted, Ok(Ok(()))), "{counted:?}");
     }
 }

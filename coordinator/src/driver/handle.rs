@@ -141,9 +141,9 @@ requests! {
     /// Returns the plan of a run; `None` if there is no such run.
     read plan(run: RunId) -> Result<Option<Plan>, Stopped> =
         |driver| driver.scheduler.snapshot().plan(run).cloned();
-    /// Returns the referee's next task, or next disputed task; `None` if there is none.
-    read next_recount(only_disputes: bool) -> Result<Option<Recount>, Stopped> =
-        |driver| driver.scheduler.next_recount(only_disputes, driver.clock.now());
+    /// Returns the referee's next task, or next urgent one; `None` if there is none.
+    read next_recount(urgent_only: bool) -> Result<Option<Recount>, Stopped> =
+        |driver| driver.scheduler.next_recount(urgent_only, driver.clock.now());
     /// Submits the referee's count of a task, and its core time.
     change recounted(recount: Recount, count: u64, kernel: KernelName, duration_us: u64) -> Result<(), Stopped> =
         |driver| {

@@ -72,7 +72,8 @@ pub struct Recount {
     pub task: TaskId,
     pub orientation: Orientation,
     pub purpose: RecountPurpose,
-    /// Whether the task is counted at normal priority: its counts conflict, or the run waits for nothing else.
+    /// Whether the task is counted at normal priority and without interruptions: its counts conflict, nobody delivers
+    /// it, or the run waits for nothing else. Other recounts are interrupted for it.
     pub is_urgent: bool,
     /// Whether this is the task's second recount, with another kernel if available.
     pub again: bool,
@@ -120,25 +121,23 @@ impl<'a> Snapshot<'a> {
         self.active_workers(run).filter(|&worker| self.workers.is_referee(worker))
     }
 
-    /// Chooses the next task, disputed if `disputes_alone`, for the coordinator's referee.
-    pub(crate) fn next_recount(self, disputes_alone: bool) -> Option<(RunIx, Recount)> {
+    /// Chooses the next task for the coordinator's referee, with `urgent_only` one that may interrupt another recount.
+    pub(crate) fn next_recount(self, urgent_only: bool) -> Option<(RunIx, Recount)> {
         let served = self.order.iter().copied().filter(|&run| self.counts_itself(run));
         // A run that waits only for the referee does not wait for random recounts of runs in progress.
         let (ending, counting): (Vec<_>, Vec<_>) = served.partition(|&run| self.is_verifying(run));
         let mut served = ending.into_iter().chain(counting);
-        let (run, choice, purpose) = served.find_map(|run| {
+        let (run, choice, purpose, is_urgent) = served.find_map(|run| {
             let (choice, purpose) = self.choose_recount(run, OWN_REFEREE)?;
-            let decides = matches!(purpose, RecountPurpose::Dispute | RecountPurpose::Overdue);
-            let suits = !disputes_alone || decides;
-            suits.then_some((run, choice, purpose))
+            let is_urgent = match purpose {
+                RecountPurpose::Dispute | RecountPurpose::Overdue => true,
+                RecountPurpose::Random => self.is_verifying(run),
+                RecountPurpose::Recheck => self.runs[run].is_counted(),
+                RecountPurpose::First => false,
+            };
+            (is_urgent || !urgent_only).then_some((run, choice, purpose, is_urgent))
         })?;
         let in_run = &self.runs[run];
-        let is_urgent = match purpose {
-            RecountPurpose::Dispute | RecountPurpose::Overdue => true,
-            RecountPurpose::Random => self.is_verifying(run),
-            RecountPurpose::Recheck => in_run.is_counted(),
-            RecountPurpose::First => false,
-        };
         let recount = Recount {
             run: in_run.manifest.run,
             plan: in_run.manifest.plan,

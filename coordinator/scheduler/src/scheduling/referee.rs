@@ -20,11 +20,11 @@ impl Scheduler {
         }
     }
 
-    /// Assigns a task, disputed if `disputes_alone`, to the coordinator's referee.
+    /// Assigns a task to the coordinator's referee, with `urgent_only` one that may interrupt another recount.
     /// The recount ends with [`Self::recounted`] or [`Self::recount_abandoned`].
-    pub fn next_recount(&mut self, disputes_alone: bool, now: Millis) -> Option<Recount> {
+    pub fn next_recount(&mut self, urgent_only: bool, now: Millis) -> Option<Recount> {
         self.advance(now);
-        let (run, recount) = self.snapshot().next_recount(disputes_alone)?;
+        let (run, recount) = self.snapshot().next_recount(urgent_only)?;
         let under_way = &mut self.runs[run].recounts.under_way;
         under_way.insert(tasks::index(recount.task), self.clock.ticks());
         Some(recount)

@@ -330,8 +330,8 @@ impl Bench {
     }
 
     /// Assigns the next recount to the coordinator's referee.
-    pub(super) fn assign(&mut self, disputes_alone: bool) -> Option<Recount> {
-        self.scheduler.next_recount(disputes_alone, Millis(self.now))
+    pub(super) fn assign(&mut self, urgent_only: bool) -> Option<Recount> {
+        self.scheduler.next_recount(urgent_only, Millis(self.now))
     }
 
     /// Lets the referee count a task; its count is too high by `wrong`.

@@ -185,7 +185,7 @@ impl Bench {
                 self.scheduler.set_referee(self.threads, 1 << 30);
             }
             "recount" => {
-                let recount = self.assign(words == ["disputes"]);
+                let recount = self.assign(words == ["urgent"]);
                 self.recounts.extend(recount);
                 return Some(recount.map_or("nothing".to_owned(), |recount| recounted(&recount)));
             }
