@@ -27,7 +27,7 @@ struct CountedBoard {
 const SMALL: CountedBoard =
     CountedBoard { run: by_rows("17", "270"), solutions: "95815104", tasks: 5_000 };
 const LARGE: CountedBoard =
-    CountedBoard { run: by_rows("19", "4500"), solutions: "4968057848", tasks: 20_000 };
+    CountedBoard { run: by_rows("18", "500"), solutions: "666090624", tasks: 20_000 };
 
 fn number(variable: &str, default: usize) -> usize {
     env::var(variable).map_or(default, |number| number.parse().expect("a number"))
