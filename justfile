@@ -23,7 +23,7 @@ ends:
 
 # 200 kill -9 of the coordinator and 200 of workers in one run of more than 20,000 tasks.
 kills:
-    QUEENS_KILLS=200 cargo test --release --test all crash::directory -- --nocapture
+    QUEENS_KILLS=200 cargo test --test all crash::directory -- --nocapture
 
 # 500 flipped bits and 200 truncations in the files of coordinator and worker.
 flips:

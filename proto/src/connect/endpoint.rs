@@ -330,6 +330,10 @@ pub fn io_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a io::Erro
 
 /// Formats an error of the system with advice.
 pub fn explain_io(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        // The text of rustls is for programmers.
+        return "the connection was closed".to_owned();
+    }
     let advice = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             ": nothing listens there; is the coordinator running, and is this its --listen address?"
