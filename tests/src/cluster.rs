@@ -115,6 +115,12 @@ impl Cluster {
         listening(self.ending(&[]))
     }
 
+    /// Starts a coordinator as [`Self::coordinator`] does, but with the default lease and intervals.
+    /// In the end it waits longer for workers that are late: one that does not hear of the end waits for its return.
+    pub fn patient_coordinator(&self) -> Process {
+        self.start(&["--exit-when-done", "--json"])
+    }
+
     /// Starts a coordinator that waits for runs to be submitted.
     pub fn serving(&self) -> Process {
         self.start(&SHORT_INTERVALS)
@@ -256,7 +262,7 @@ impl SmallDisk {
         if mount.arg(path).output().is_ok_and(|mounted| mounted.status.success()) {
             return Some(Self(path.to_owned()));
         }
-        eprintln!("NOT TESTED: only root may mount a tmpfs, which the tests of full disks need");
+        kit::not_tested("full disks: only root may mount a tmpfs");
         None
     }
 

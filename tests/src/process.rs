@@ -256,6 +256,12 @@ impl Process {
         self
     }
 
+    /// Lets a worker that was [`slowed`](Self::slowed) run all the time again.
+    pub fn at_full_speed(mut self) -> Self {
+        self.brake = None;
+        self
+    }
+
     /// Runs a program to its end.
     pub fn run(command: impl BorrowMut<Command>) -> End {
         Self::start(command).end()
@@ -289,7 +295,7 @@ impl Process {
         matches: impl Fn(&str) -> bool,
     ) -> String {
         let find = |lines: &Lines| of(lines).iter().find(|line| matches(line)).cloned();
-        let lines = self.wait(|lines| lines.ended < 2 && find(lines).is_none());
+        let lines = self.wait(PATIENCE, |lines| lines.ended < 2 && find(lines).is_none());
         let found = find(&lines);
         drop(lines);
         found.unwrap_or_else(|| panic!("{} did not print '{part}'", self.name))
@@ -300,17 +306,22 @@ impl Process {
         self.output.lines.lock().expect("no reader panics").ended == 2
     }
 
-    /// Waits while `goes_on` holds for the output, for at most [`PATIENCE`].
-    fn wait(&self, goes_on: impl Fn(&Lines) -> bool) -> MutexGuard<'_, Lines> {
+    /// Waits while `goes_on` holds for the output, for at most `limit`.
+    fn wait(&self, limit: Duration, goes_on: impl Fn(&Lines) -> bool) -> MutexGuard<'_, Lines> {
         let lines = self.output.lines.lock().expect("no reader panics");
-        let waited = self.output.more.wait_timeout_while(lines, PATIENCE, |lines| goes_on(lines));
+        let waited = self.output.more.wait_timeout_while(lines, limit, |lines| goes_on(lines));
         waited.expect("no reader panics").0
     }
 
     /// Waits for the end of the program, for at most [`PATIENCE`].
-    pub fn end(mut self) -> End {
+    pub fn end(self) -> End {
+        self.end_within(PATIENCE)
+    }
+
+    /// Waits for the end of a program that counts for minutes even on an idle machine, for at most `limit`.
+    pub fn end_within(mut self, limit: Duration) -> End {
         // Both streams end with the program, so there is nothing to poll.
-        let lines = self.wait(|lines| lines.ended < 2);
+        let lines = self.wait(limit, |lines| lines.ended < 2);
         let (ended, stdout, stderr) =
             (lines.ended, lines.stdout.join("\n"), lines.stderr.join("\n"));
         drop(lines);

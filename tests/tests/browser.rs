@@ -43,7 +43,7 @@ fn counts(plan: &Plan, orientation: Orientation) -> Vec<(TaskId, u64)> {
 #[test]
 fn the_compiled_counter_has_todays_plans_and_counts_sampled_tasks() {
     if Command::new("node").arg("--version").output().is_err() {
-        return eprintln!("!! NOT TESTED: the counter for browsers (apt-get install nodejs)");
+        return kit::not_tested("the counter for browsers (apt-get install nodejs)");
     }
     let (mut jobs, mut expected) = (Vec::new(), Vec::new());
     for ((n, layout, task_cost), code) in PLANS.into_iter().zip([2, 0, 1, 2, 2, 2, 2]) {

@@ -10,7 +10,7 @@ use kit::Port;
 use proto::connect::FOLDER;
 use tests::{
     cluster::Cluster,
-    process::{Process, check_transcript, command, comparable},
+    process::{PATIENCE, Process, check_transcript, command, comparable},
 };
 
 fn root() -> PathBuf {
@@ -168,11 +168,10 @@ mod examples {
     #[test]
     fn the_client_in_python() {
         let Some(python) = python() else {
-            eprintln!(
-                "SKIPPED: the_client_in_python: no python3 with grpcio and grpcio-tools; install them with pip, or \
-                 name one in QUEENS_PYTHON"
+            return kit::not_tested(
+                "the client in Python: no python3 with grpcio and grpcio-tools; install them with pip, or name one in \
+                 QUEENS_PYTHON",
             );
-            return;
         };
         let script = root().join("examples/python/submit_and_follow.py");
         check(|folder| {
@@ -275,7 +274,8 @@ mod readme {
         let readme = read("README.md");
         let total = readme.lines().find(|line| line.starts_with("N = 20: ")).expect("its output");
         for _ in 0..2 {
-            reader.types(first).end().ok().prints(&[total]);
+            // This counts for minutes.
+            reader.types(first).end_within(10 * PATIENCE).ok().prints(&[total]);
 
             let coordinator = reader.types(coordinator);
             let listening = coordinator.stderr_line("listening on");

@@ -17,6 +17,7 @@ use tests::{
 const RUN: [&str; 8] = by_rows("16", "10000");
 const TOTAL: &str = "14772512";
 
+/// Returns a command that makes two calls. A short lease could end between them, and the package with it.
 fn checkout(cluster: &Cluster, more: &[&str]) -> Command {
     let mut command = worker(&["checkout"]);
     command.arg("-o").arg(cluster.path("lab.package")).args(cluster.connection()).args(more);
@@ -46,7 +47,8 @@ fn finished(path: &Path) -> usize {
 fn count_killed(cluster: &Cluster, part: &str, results: &Path) {
     let progress = cluster.path("progress");
     let more = ["--part", part, "--progress", progress.to_str().unwrap()];
-    let killed = Process::start(count(cluster, &more));
+    // It is killed before it ends.
+    let killed = Process::start(count(cluster, &more)).slowed();
     wait_until("some tasks are counted", || finished(results) >= 3);
     killed.kill().killed();
     let before = finished(results);
@@ -61,7 +63,7 @@ fn count_killed(cluster: &Cluster, part: &str, results: &Path) {
 #[tokio::test]
 async fn a_package_in_parts_that_are_killed_and_submitted_twice_is_exact() {
     let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.coordinator();
+    let coordinator = cluster.patient_coordinator();
     Process::run(checkout(&cluster, &[])).ok().prints(&["promised return", "worker run"]);
     let away = |status: &proto::v1::Status| {
         named(status, "lab").is_some_and(|lab| lab.state() == WorkerState::Away)
@@ -120,7 +122,7 @@ async fn a_package_in_parts_that_are_killed_and_submitted_twice_is_exact() {
 #[tokio::test]
 async fn a_run_ends_without_a_package_that_returns_too_late() {
     let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.serving();
+    let coordinator = cluster.start(&[]);
     Process::run(checkout(&cluster, &["--tasks", "9", "--expires", "1s"])).ok();
     let results = cluster.path("lab.results");
     let first = Process::start(count(&cluster, &["--late"]));
@@ -150,7 +152,7 @@ async fn a_run_ends_without_a_package_that_returns_too_late() {
 #[tokio::test]
 async fn a_token_limits_its_packages_and_a_revoked_one_is_not_held_again() {
     let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.serving();
+    let coordinator = cluster.start(&[]);
     let token = ["token", "create", "--json", "--role", "worker", "--name", "club"];
     let token = cluster.queensctl(&[&token[..], &["--packages", "1d,5"]].concat()).json();
     cluster.queensctl(&["token", "list"]).ok().prints(&["worker, packages of 1 d 0 h and 5 tasks"]);
@@ -173,7 +175,7 @@ async fn a_token_limits_its_packages_and_a_revoked_one_is_not_held_again() {
     };
     submit().prints(&["1 result accepted"]);
     coordinator.kill().killed();
-    let _coordinator = cluster.serving();
+    let _coordinator = cluster.start(&[]);
     submit().prints(&["1 known"]);
     let status = cluster.status(|_| true).await;
     assert_eq!((status.worker_totals.unwrap().away, status.tasks_done), (0, 1));

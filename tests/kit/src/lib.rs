@@ -5,6 +5,11 @@ pub mod postgres;
 
 pub use port::Port;
 
+use std::{
+    fmt::Display,
+    io::{self, Write as _},
+};
+
 use common::{
     board::Board,
     compute::kernel::{Kernel, KernelName},
@@ -18,6 +23,12 @@ use common::{
 };
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+
+/// Prints that this machine cannot test something.
+pub fn not_tested(what: impl Display) {
+    // The output of `eprintln!` is shown only if the test fails.
+    let _ = writeln!(io::stderr(), "!! NOT TESTED: {what}");
+}
 
 /// Makes the plan of a board; `task_cost` is in microseconds of the reference core.
 pub fn plan(n: u8, layout: Layout, task_cost: u64) -> Plan {

@@ -25,7 +25,7 @@ impl Postgres {
     /// Starts a new server; prints a message and returns `None` without PostgreSQL.
     pub fn start(settings: &[&str]) -> Option<Self> {
         let Some(programs) = programs() else {
-            eprintln!("SKIPPED: no initdb on this machine: apt-get install postgresql-15");
+            crate::not_tested("the store in PostgreSQL (apt-get install postgresql-15)");
             return None;
         };
         let dir = tempfile::Builder::new().prefix("queens-pg").tempdir().unwrap();

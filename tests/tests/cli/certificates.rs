@@ -14,7 +14,7 @@ use common::{
 };
 use serde_json::Value;
 use store::{DiskStore, Recheck, RunManifest, Store as _, certify::Certificate};
-use tests::process::{self, End, Process};
+use tests::process::{self, End, PATIENCE, Process};
 
 use super::{coordinator_in, queensctl};
 
@@ -50,7 +50,7 @@ fn audit(file: &Path, more: &[&str]) -> End {
     let common_arguments = ["audit", file, "--seed", "7", "--threads", "2"];
     let command = process::queensctl(&[&common_arguments, more].concat());
     // A task of N = 24 takes a minute of one core.
-    Process::start(command).end()
+    Process::start(command).end_within(10 * PATIENCE)
 }
 
 fn check_failed(end: &End, part: &str) {

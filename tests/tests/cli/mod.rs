@@ -192,7 +192,8 @@ fn fleets_are_forecast_and_machines_that_cannot_join_are_named() {
 
 #[test]
 fn queensctl_shows_and_controls_runs() {
-    let cluster = Cluster::new(&["--n", "18", "--task-cost", "100000"]);
+    // The run is long enough not to end before it is cancelled.
+    let cluster = Cluster::new(&["--n", "21", "--task-cost", "100000"]);
     let coordinator = cluster.coordinator();
     let worker = cluster.worker("only");
     worker.stderr_line("only");
@@ -207,7 +208,7 @@ fn queensctl_shows_and_controls_runs() {
         keys(&status["tasks"]),
         ["total", "done", "leased", "counting", "pending", "parked"]
     );
-    assert_eq!((&status["n"], &status["state"]), (&18.into(), &"running".into()));
+    assert_eq!((&status["n"], &status["state"]), (&21.into(), &"running".into()));
     assert!(status["solutions_so_far"].is_string(), "{status}");
     let run = status["run"].as_str().unwrap();
 
@@ -216,17 +217,17 @@ fn queensctl_shows_and_controls_runs() {
         cluster.queensctl(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
     for (arguments, parts) in [
-        ("status", &[run, "N = 18", "Tasks", "Rate"][..]),
+        ("status", &[run, "N = 21", "Tasks", "Rate"][..]),
         ("runs", &["RUN", run, "running"]),
         ("workers", &["NAME"]),
         ("pause RUN", &[run, "paused"]),
-        ("priority N=18 3", &[run, "paused, priority 3"]),
+        ("priority N=21 3", &[run, "paused, priority 3"]),
         ("runs", &["PRIORITY", "          3"]),
         ("resume RUN", &[run, "running"]),
         ("retry RUN", &[run, "running", "no task was parked"]),
         ("submit --n 8 --priority -2 --key nightly", &["N = 8", "priority -2"]),
         ("submit --n 8 --priority -2 --key nightly", &["N = 8", "priority -2"]),
-        ("submit --n 18 --new-run", &["N = 18"]),
+        ("submit --n 21 --new-run", &["N = 21"]),
         ("export RUN", &[]),
     ] {
         queensctl(arguments).ok().prints(parts);
@@ -237,9 +238,9 @@ fn queensctl_shows_and_controls_runs() {
     for (arguments, code, parts) in [
         ("wait RUN --max-wait 1s", 124, &[run, "not finished", "--max-wait"][..]),
         ("pause 00000000deadbeef", 1, &["00000000deadbeef"]),
-        ("submit --n 18", 1, &["N = 18", "method frames", "running", "--new-run"]),
+        ("submit --n 21", 1, &["N = 21", "method frames", "running", "--new-run"]),
         ("submit --n 10 --key nightly", 1, &["'nightly'"]),
-        ("cancel RUN", 2, &[run, "N = 18", "--yes"]),
+        ("cancel RUN", 2, &[run, "N = 21", "--yes"]),
     ] {
         queensctl(arguments).refused(code, parts);
     }

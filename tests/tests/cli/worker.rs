@@ -176,8 +176,9 @@ fn the_limit_of_an_outer_control_group_applies() {
     let group = match NestedGroup::with_limit(1 << 29) {
         Ok(group) => group,
         Err(error) => {
-            eprintln!("NOT TESTED: cannot create control groups here: {error}");
-            return;
+            return kit::not_tested(format_args!(
+                "limits of control groups: cannot create any here: {error}"
+            ));
         }
     };
     let program = worker("count --n 8 --memory 600MiB");
@@ -191,7 +192,7 @@ fn signals_drain_a_worker() {
     // Only Linux shows whether a process ignores SIGHUP. Workers inherit that from these tests.
     let outlives = cfg!(target_os = "linux") && has_signal(process::id(), "SigIgn:", 1);
     if outlives {
-        eprintln!("NOT TESTED under nohup: a worker that stops with its terminal");
+        kit::not_tested("a worker that stops with its terminal: these tests ignore SIGHUP");
     }
     let hangup = (cfg!(target_os = "linux") && !outlives).then_some(("HUP", 0));
     for (signal, code) in [("TERM", 0), ("INT", 130)].into_iter().chain(hangup) {
@@ -210,8 +211,7 @@ fn signals_drain_a_worker() {
 fn at_idle_priority_a_worker_lowers_the_session_that_it_leads() {
     let autogroup = |process: u32| fs::read_to_string(format!("/proc/{process}/autogroup"));
     let Ok(inherited) = autogroup(process::id()) else {
-        eprintln!("NOT TESTED: this kernel has no autogroups");
-        return;
+        return kit::not_tested("the priority of a session: this kernel has no autogroups");
     };
     let home = tempfile::tempdir().unwrap();
     let member = serve("--idle-priority", home.path());

@@ -310,6 +310,17 @@ async fn a_watched_run_is_reported_to_its_end() -> anyhow::Result<()> {
     assert_eq!(last.tasks_done, scene.plan.tasks());
     assert_eq!(last.run.unwrap().state(), v1::RunState::Complete);
     assert_eq!(last.result.unwrap().solutions, "724");
+
+    // An operator asks for rechecks of the complete run.
+    let setting = Some(Setting::Recheck(Recheck::All.into()));
+    runs.set(v1::SetRequest { run: scene.manifest.run.0, setting }).await?;
+    let mut statuses = runs.watch_status(request).await?.into_inner();
+    let first = statuses.message().await?.expect("the status now");
+    assert!(first.result.is_some() && first.reason.contains("rechecking 0 of"), "{first:?}");
+    HandWorker::connect(&scene.service, 8).await?.count_all().await?;
+    let watched = within("the rechecks end", statuses.collect::<Result<Vec<_>, _>>()).await?;
+    let last = watched.into_iter().next_back().expect("the rechecks were reported");
+    assert_eq!((last.result.unwrap().verified, last.reason.as_str()), (true, ""));
     scene.service.stop().await
 }
 
