@@ -12,6 +12,9 @@ pub const PARTIALS: usize = 4096;
 /// Maximum leases per request, and so per worker.
 pub const HELD: usize = 16_384;
 
+/// Maximum fields of a request: every element of a list is one.
+pub const FIELDS: usize = PARTIALS + HELD + 64;
+
 /// Maximum grants per reply.
 pub const GRANTS: usize = 4096;
 

@@ -35,8 +35,8 @@ const LINGER: Duration = Duration::from_secs(2);
 /// The interval between two log lines about refused connections.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The number of handshakes between two removals of all ended ones.
-/// It exceeds the number of open connections, so a removal costs little per handshake.
+/// The number of connections between two removals of all ended ones.
+/// It exceeds the number of open connections, so a removal costs little per connection.
 const CLEANUP_INTERVAL: usize = 20_000;
 
 /// Accepts up to `max` connections at a time; returns them once their TLS handshakes are complete.
@@ -49,35 +49,45 @@ pub fn accept(
     let (send, ready) = mpsc::channel(64);
     let mut acceptor = Acceptor::new(listener, max);
     tokio::spawn(async move {
-        let (max, by_address) = (limits.handshakes_per_address, HashMap::new());
-        let mut handshakes = Handshakes { max, by_address, begun: 0 };
+        let mut unadmitted = Unadmitted::new(max);
         loop {
             let (stream, address, permit) = tokio::select! {
                 accepted = acceptor.accept() => accepted,
                 () = send.closed() => return,
             };
             let send = send.clone();
+            let mut evicted = unadmitted.add(address.ip());
+            let connection = move |(peer, io), evicted| {
+                let check = Box::pin(sleep(limits.unadmitted));
+                let evicted = Some(evicted);
+                AcceptedConnection {
+                    peer,
+                    io,
+                    limits,
+                    check,
+                    evicted,
+                    is_shut_down: false,
+                    _permit: permit,
+                }
+            };
             if let Authenticator::Open = auth {
-                let peer = Peer::plain(address, false);
-                let accepted = AcceptedConnection::new(peer, Box::new(stream), permit, limits);
+                let opened: (_, Box<dyn Io>) = (Peer::plain(address, false), Box::new(stream));
                 // This fails only after the server's end.
-                let _ = send.send(Ok(accepted)).await;
+                let _ = send.send(Ok(connection(opened, evicted))).await;
                 continue;
             }
             let auth = auth.clone();
-            let evicted = handshakes.begin(address.ip());
             tokio::spawn(async move {
                 let opened = tokio::select! {
                     opened = timeout(limits.handshake, open(stream, address, &auth)) => opened,
-                    _ = evicted => {
-                        tracing::debug!("{address}: too many concurrent handshakes");
+                    _ = &mut evicted => {
+                        tracing::debug!("{address}: too many connections without an admitted call");
                         return;
                     }
                 };
                 match opened {
-                    Ok(Ok((peer, io))) => {
-                        let accepted = AcceptedConnection::new(peer, io, permit, limits);
-                        let _ = send.send(Ok(accepted)).await;
+                    Ok(Ok(opened)) => {
+                        let _ = send.send(Ok(connection(opened, evicted))).await;
                     }
                     Ok(Err(error)) => tracing::debug!("{address}: TLS failed: {error}"),
                     Err(_) => tracing::debug!("{address}: TLS handshake timed out"),
@@ -153,33 +163,43 @@ impl Acceptor {
     }
 }
 
-/// Handshakes by address, oldest first; the end of a handshake drops its receiver.
-struct Handshakes {
+/// The share of all connections that may come from one address, or /64 of IPv6, and have no admitted call.
+const PER_ADDRESS: usize = 4;
+
+/// Connections without an admitted call by address, oldest first; an admission or the end drops its receiver.
+///
+/// Many machines may share an address, so the newest connection evicts the oldest.
+struct Unadmitted {
+    /// Maximum per address.
     max: usize,
     by_address: HashMap<IpAddr, VecDeque<oneshot::Sender<()>>>,
-    /// Handshakes begun since the last removal of all ended ones.
-    begun: usize,
+    /// Connections added since the last removal of all ended ones.
+    added: usize,
 }
 
-impl Handshakes {
-    /// Begins a handshake, evicting the address's oldest one if there are too many.
-    /// The returned receiver resolves when this handshake is evicted.
-    fn begin(&mut self, address: IpAddr) -> oneshot::Receiver<()> {
-        self.begun += 1;
-        if self.begun >= CLEANUP_INTERVAL {
-            self.begun = 0;
-            self.by_address.retain(|_, handshakes| {
-                handshakes.retain(|handshake| !handshake.is_closed());
-                !handshakes.is_empty()
+impl Unadmitted {
+    fn new(connections: usize) -> Self {
+        Self { max: (connections / PER_ADDRESS).max(1), by_address: HashMap::new(), added: 0 }
+    }
+
+    /// Adds a connection, evicting the address's oldest one if there are too many.
+    /// The returned receiver resolves when this connection is evicted.
+    fn add(&mut self, address: IpAddr) -> oneshot::Receiver<()> {
+        self.added += 1;
+        if self.added >= CLEANUP_INTERVAL {
+            self.added = 0;
+            self.by_address.retain(|_, connections| {
+                connections.retain(|connection| !connection.is_closed());
+                !connections.is_empty()
             });
         }
-        let handshakes = self.by_address.entry(network(address)).or_default();
-        handshakes.retain(|handshake| !handshake.is_closed());
-        if handshakes.len() >= self.max {
-            handshakes.pop_front();
+        let connections = self.by_address.entry(network(address)).or_default();
+        connections.retain(|connection| !connection.is_closed());
+        if connections.len() >= self.max {
+            connections.pop_front();
         }
-        let (handshake, evicted) = oneshot::channel();
-        handshakes.push_back(handshake);
+        let (connection, evicted) = oneshot::channel();
+        connections.push_back(connection);
         evicted
     }
 }
@@ -225,19 +245,23 @@ pub struct AcceptedConnection {
     limits: Limits,
     /// The next check of the idle time; after `poll_shutdown`, the end of the wait for the client.
     check: Pin<Box<Sleep>>,
+    /// Resolves if newer connections of the address take its place; `None` once a call was admitted.
+    evicted: Option<oneshot::Receiver<()>>,
     is_shut_down: bool,
     _permit: OwnedSemaphorePermit,
 }
 
 impl AcceptedConnection {
-    fn new(peer: Peer, io: Box<dyn Io>, permit: OwnedSemaphorePermit, limits: Limits) -> Self {
-        let check = Box::pin(sleep(limits.unadmitted));
-        Self { peer, io, limits, check, is_shut_down: false, _permit: permit }
-    }
-
     fn has_ended(&mut self, context: &mut Context<'_>) -> bool {
-        if self.peer.activity.is_evicted(&self.limits) {
+        if self.peer.activity.has_too_many_refusals(&self.limits) {
             return true;
+        }
+        if let Some(evicted) = &mut self.evicted {
+            if self.peer.activity.is_admitted() {
+                self.evicted = None;
+            } else if Pin::new(evicted).poll(context).is_ready() {
+                return true;
+            }
         }
         while self.check.as_mut().poll(context).is_ready() {
             match self.peer.activity.remaining_idle_time(&self.limits) {
@@ -323,14 +347,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ended_handshakes_are_removed() {
-        let mut handshakes = Handshakes { max: 2, by_address: HashMap::new(), begun: 0 };
+    fn ended_connections_are_removed() {
+        let mut unadmitted = Unadmitted::new(8);
         for address in (0_u32..).take(3 * CLEANUP_INTERVAL) {
-            drop(handshakes.begin(IpAddr::V4(address.into())));
-            assert!(handshakes.by_address.len() <= CLEANUP_INTERVAL);
+            drop(unadmitted.add(IpAddr::V4(address.into())));
+            assert!(unadmitted.by_address.len() <= CLEANUP_INTERVAL);
         }
         let address = IpAddr::V4(7.into());
-        let [mut first, mut second, _third] = [(); 3].map(|()| handshakes.begin(address));
+        let [mut first, mut second, _third] = [(); 3].map(|()| unadmitted.add(address));
         assert!(first.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
         assert!(second.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
     }

@@ -4,7 +4,7 @@ use std::{
     num::NonZeroU32,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use common::messages::sync::PackageLimits;
@@ -14,7 +14,10 @@ use tokio_rustls::TlsAcceptor;
 use tonic::{Status, body::Body, codegen::http};
 use tower::{Layer, Service};
 
-use crate::{Access, AuthError, Call, Limits, Peer, Pki, Role, TokenAuth, UsageTable, access};
+use crate::{
+    Access, AuthError, Call, Limits, Peer, Pki, Role, TokenAuth, UsageTable, access,
+    request_body::{Data, MeteredBody, read_whole},
+};
 
 /// The identity of a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -246,8 +249,8 @@ impl<S> AuthService<S> {
 
 impl<S> Service<http::Request<Body>> for AuthService<S>
 where
-    S: Service<http::Request<Body>, Response = http::Response<Body>>,
-    S::Future: Send + 'static,
+    S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + 'static,
+    S::Future: Send,
     S::Error: Send + 'static,
 {
     type Response = S::Response;
@@ -266,18 +269,30 @@ where
                 // Services do not need the secret, and must not log it.
                 request.headers_mut().remove(http::header::AUTHORIZATION);
                 let call = Arc::new(call);
-                let metered = call.clone();
-                let request = request.map(|body| Body::new(MeteredBody { body, call: metered }));
-                let response = self.inner.call(request);
-                let tracked = move |body| TrackedBody::new(body, call, ended, last_trailers);
-                Box::pin(async move { Ok(response.await?.map(|body| Body::new(tracked(body)))) })
+                // The service that is ready stays with this call.
+                let next = self.inner.clone();
+                let mut inner = std::mem::replace(&mut self.inner, next);
+                Box::pin(async move {
+                    let metered = call.clone();
+                    let request = if request.uri().path().starts_with(STREAMS) {
+                        request.map(|body| Body::new(MeteredBody { body, call: metered }))
+                    } else {
+                        match read_whole(request, metered).await {
+                            Ok(request) => request,
+                            Err(status) => return Ok(status.into_http()),
+                        }
+                    };
+                    let tracked = |body| TrackedBody::new(body, call, ended, last_trailers);
+                    Ok(inner.call(request).await?.map(|body| Body::new(tracked(body))))
+                })
             }
             Err(status) => Box::pin(std::future::ready(Ok(status.into_http()))),
         }
     }
 }
 
-type Data = <Body as http_body::Body>::Data;
+/// The calls whose clients may send any number of messages, each after an answer.
+const STREAMS: &str = "/grpc.reflection.";
 
 /// Returns the trailers that end a gRPC stream whose caller's token has ended.
 fn last_trailers(error: &AuthError) -> Frame<Data> {
@@ -285,39 +300,6 @@ fn last_trailers(error: &AuthError) -> Frame<Data> {
     // The code is set even if the text is not a valid header.
     let _ = unauthenticated(error).add_header(&mut trailers);
     Frame::trailers(trailers)
-}
-
-/// A request body whose bytes count toward the call's quota.
-struct MeteredBody {
-    body: Body,
-    call: Arc<Call>,
-}
-
-impl http_body::Body for MeteredBody {
-    type Data = Data;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Data>, Status>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-            && let Err(status) = self.call.receive(data.len())
-        {
-            return Poll::Ready(Some(Err(status)));
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 /// A future that resolves with the reason when a token ends.

@@ -13,6 +13,7 @@ pub mod identity;
 #[cfg(test)]
 mod limit_tests;
 mod quotas;
+mod request_body;
 #[cfg(test)]
 mod tests;
 mod token_auth;

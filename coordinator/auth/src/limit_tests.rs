@@ -1,16 +1,26 @@
 //! Tests that reach every limit.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{convert::Infallible, num::NonZeroU32, time::Duration};
 
-use common::messages::run::WorkerId;
+use common::messages::{limits, run::WorkerId};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use proto::connect::CoordinatorEndpoint;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
-use tonic::{Code, Request, metadata::MetadataValue};
+use tokio_stream::StreamExt as _;
+use tonic::{
+    Code, Request, Status,
+    body::Body,
+    codegen::{Bytes, http},
+    metadata::MetadataValue,
+};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+
+use tower::{Layer as _, Service as _, service_fn};
 
 use super::{
     tests::{Fixture, list_services, reflect, reflect_on, serve_with},
@@ -68,20 +78,33 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 #[tokio::test]
 async fn connections_are_limited() {
     let server = serve_with(Limits { connections: 2, ..no_timeouts() }).await;
-    let _first = connect(&server).await;
-    let _second = connect(&server).await;
+    let endpoint = server.operator();
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let channel = endpoint.endpoints().remove(0).connect().await.unwrap();
+        reflect_on(&endpoint, channel.clone()).await.unwrap();
+        held.push(channel);
+    }
     wait_until_closed(connect(&server).await).await;
 }
 
 #[tokio::test]
-async fn the_oldest_of_too_many_handshakes_is_evicted() {
-    let server = serve_with(Limits { handshakes_per_address: 2, ..no_timeouts() }).await;
-    let oldest = connect(&server).await;
-    let _second = connect(&server).await;
-    let _third = connect(&server).await;
-    wait_until_closed(oldest).await;
-    // A complete handshake succeeds meanwhile.
-    reflect(&server.operator()).await.unwrap();
+async fn the_oldest_of_too_many_connections_without_an_admitted_call_is_evicted() {
+    // An address gets a quarter of the places.
+    let server = serve_with(Limits { connections: 8, ..no_timeouts() }).await;
+    let endpoint = server.operator();
+    let admitted = endpoint.endpoints().remove(0).connect().await.unwrap();
+    reflect_on(&endpoint, admitted.clone()).await.unwrap();
+    for sent in [&[][..], &[0x16, 3, 1], PREFACE] {
+        let mut oldest = connect(&server).await;
+        oldest.write_all(sent).await.unwrap();
+        let _second = connect(&server).await;
+        let _third = connect(&server).await;
+        wait_until_closed(oldest).await;
+        // Others connect meanwhile, and an admitted connection stays.
+        reflect(&endpoint).await.unwrap();
+        reflect_on(&endpoint, admitted.clone()).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -142,24 +165,66 @@ async fn calls_per_second_are_limited() {
     assert!(calls >= 1);
 }
 
+/// Returns the status of a call to a service that decodes nothing and succeeds.
+async fn status_of_call(layer: &AuthLayer, body: Body) -> Status {
+    let answer = |_| async { Ok::<_, Infallible>(Status::ok("").into_http::<Body>()) };
+    let call = http::Request::post("/queens.v1.WorkQueue/Sync").body(body).unwrap();
+    let answer = layer.layer(service_fn(answer)).call(call).await.unwrap();
+    Status::from_header_map(answer.headers()).expect("a gRPC status")
+}
+
+fn data(bytes: Vec<u8>) -> Result<Frame<Bytes>, Status> {
+    Ok(Frame::data(Bytes::from(bytes)))
+}
+
+fn ended(frame: Result<Frame<Bytes>, Status>) -> Body {
+    Body::new(StreamBody::new(tokio_stream::once(frame)))
+}
+
 #[tokio::test]
 async fn bytes_per_call_and_in_total_are_limited() {
     for (limits, expected) in [
         (Limits { call_bytes: 1000, ..no_timeouts() }, "at most 1000 bytes"),
         (Limits { all_bytes: 1000, ..no_timeouts() }, "send it again later"),
     ] {
-        let server = serve_with(limits).await;
-        let endpoint = server.operator();
-        reflect(&endpoint).await.unwrap();
-        let channel = endpoint.endpoints().remove(0).connect_lazy();
-        let mut client = HealthClient::new(endpoint.authenticate(channel));
-        let request = HealthCheckRequest { service: "x".repeat(2000) };
-        let refused = client.check(request).await.unwrap_err();
+        let layer = AuthLayer::new(Authenticator::Open, limits);
+        let refused = status_of_call(&layer, ended(data(vec![0; 2000]))).await;
         assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
         assert!(refused.message().contains(expected), "{refused}");
-        // The end of the call has released its bytes.
-        reflect(&endpoint).await.unwrap();
+        for _ in 0..2 {
+            // The end of each call has released its bytes.
+            let passed = status_of_call(&layer, ended(data(vec![0; 600]))).await;
+            assert_eq!(passed.code(), Code::Ok, "{passed}");
+        }
     }
+}
+
+#[test]
+fn the_calls_in_progress_of_a_token_are_limited() {
+    let usage = UsageTable::new(Limits { calls_per_subject: 2, ..no_timeouts() });
+    let [one, other] =
+        ["one", "other"].map(|name| Subject::Certificate { name: name.into(), role: Role::Worker });
+    let start = |subject| usage.start_call(subject, None);
+    let held = [(); 2].map(|()| start(&one).unwrap());
+    let refused = start(&one).err().expect("the third call is refused");
+    assert!(refused.message().contains("2 calls in progress"), "{refused}");
+    start(&other).unwrap();
+    drop(held);
+    // The refused call is not in progress.
+    let _both = [(); 2].map(|()| start(&one).unwrap());
+}
+
+#[test]
+fn the_calls_of_a_token_send_half_of_all_bytes() {
+    let usage = UsageTable::new(Limits { all_bytes: 1000, ..no_timeouts() });
+    let [one, other] =
+        ["one", "other"].map(|name| Subject::Certificate { name: name.into(), role: Role::Worker });
+    let calls = [&one, &one, &other].map(|subject| usage.start_call(subject, None).unwrap());
+    calls[0].receive(400).unwrap();
+    assert!(calls[1].receive(200).is_err());
+    calls[2].receive(300).unwrap();
+    drop(calls);
+    usage.start_call(&one, None).unwrap().receive(500).unwrap();
 }
 
 #[tokio::test]
@@ -175,8 +240,41 @@ async fn headers_are_limited() {
         let answers = client.server_reflection_info(request).await?;
         answers.into_inner().message().await.map(drop)
     };
-    send(8 << 10).await.unwrap();
-    assert!(send(32 << 10).await.is_err());
+    send(4 << 10).await.unwrap();
+    assert!(send(16 << 10).await.is_err());
+}
+
+/// Probes need no token, so they must not use up what others may send.
+#[tokio::test]
+async fn calls_without_a_token_are_small() {
+    let server = serve_with(no_timeouts()).await;
+    let mut client = HealthClient::new(server.operator().endpoints().remove(0).connect_lazy());
+    let mut check = async |bytes| {
+        client.check(HealthCheckRequest { service: "x".repeat(bytes) }).await.unwrap_err()
+    };
+    assert_eq!(check(200).await.code(), Code::NotFound);
+    let refused = check(300).await;
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("at most 256 bytes"), "{refused}");
+}
+
+/// A service decodes only requests that have arrived whole and have no more fields than a valid one.
+#[tokio::test]
+async fn a_request_is_checked_before_it_is_decoded() {
+    let message = |fields: usize| data([&[0; 5][..], &[0x22, 0].repeat(fields)].concat());
+    let open = |frame| {
+        let frames = tokio_stream::once(frame).chain(tokio_stream::pending());
+        Body::new(StreamBody::new(frames))
+    };
+    for (request, body, code) in [
+        (LONG, ended(message(limits::FIELDS)), Code::Ok),
+        (LONG, ended(data(Vec::new())), Code::Ok),
+        (LONG, ended(message(limits::FIELDS + 1)), Code::InvalidArgument),
+        (SHORT, open(message(1)), Code::DeadlineExceeded),
+    ] {
+        let layer = AuthLayer::new(Authenticator::Open, Limits { request, ..no_timeouts() });
+        assert_eq!(status_of_call(&layer, body).await.code(), code);
+    }
 }
 
 #[tokio::test]
@@ -214,12 +312,12 @@ fn idle_and_refused_connections_end() {
 
     let activity = ConnectionActivity::new(true);
     activity.record_refusal();
-    assert!(!activity.is_evicted(&limits));
+    assert!(!activity.has_too_many_refusals(&limits));
     drop(usage.start_call(&lab, Some(&activity)));
     activity.record_refusal();
-    assert!(!activity.is_evicted(&limits), "not consecutive");
+    assert!(!activity.has_too_many_refusals(&limits), "not consecutive");
     activity.record_refusal();
-    assert!(activity.is_evicted(&limits));
+    assert!(activity.has_too_many_refusals(&limits));
 
     // A probe does not keep its connection open.
     let limits = Limits { unadmitted: Duration::ZERO, ..limits };

@@ -26,17 +26,18 @@ pub struct Limits {
     /// Connections per token or certificate.
     /// Lower than the total, so that operators can connect while workers leak connections.
     pub connections_per_subject: usize,
-    /// Concurrent handshakes per address, or per /64 of IPv6.
-    /// Many machines may share an address, so the newest handshake evicts the oldest.
-    pub handshakes_per_address: usize,
     pub handshake: Duration,
     /// Lifetime of a connection without an admitted call.
     pub unadmitted: Duration,
     /// Lifetime of a connection after its last call.
     pub idle: Duration,
+    /// Time for the request of a call to arrive.
+    pub request: Duration,
     /// Number of consecutive refused calls after which the connection is closed.
     pub refusals: u32,
     pub calls_per_connection: u32,
+    /// Calls in progress per token or certificate.
+    pub calls_per_subject: usize,
     /// Calls per second per token or certificate; also the largest burst.
     pub calls_per_second: NonZeroU32,
     /// Total size of the headers of a call.
@@ -44,7 +45,7 @@ pub struct Limits {
     /// Total size of the messages that a client sends in one call.
     /// The limit of each is [`common::messages::limits::MESSAGE_BYTES`].
     pub call_bytes: usize,
-    /// Bytes sent by all calls in progress.
+    /// Bytes sent by all calls in progress; those of one token or certificate may send half of it.
     pub all_bytes: usize,
     pub stream_window_bytes: u32,
     pub connection_window_bytes: u32,
@@ -58,14 +59,15 @@ impl Default for Limits {
         Self {
             connections: 16_384,
             connections_per_subject: 12_288,
-            handshakes_per_address: 1024,
             handshake: Duration::from_secs(10),
             unadmitted: Duration::from_secs(30),
             idle: Duration::from_secs(15 * 60),
+            request: Duration::from_secs(60),
             refusals: 256,
             calls_per_connection: 64,
+            calls_per_subject: 16_384,
             calls_per_second: NonZeroU32::new(10_000).expect("not zero"),
-            header_bytes: 16 << 10,
+            header_bytes: 8 << 10,
             call_bytes: 8 << 20,
             all_bytes: 256 << 20,
             stream_window_bytes: 128 << 10,
@@ -89,6 +91,9 @@ impl Limits {
     }
 }
 
+/// Bytes of a call without a token: a health check names a service.
+const ANONYMOUS_BYTES: usize = 256;
+
 /// Size of the usage table at which subjects without connections are removed.
 const MAX_IDLE_SUBJECTS: usize = 20_000;
 
@@ -103,6 +108,9 @@ pub struct UsageTable {
 struct Usage {
     calls: DefaultDirectRateLimiter,
     connections: AtomicUsize,
+    in_progress: AtomicUsize,
+    /// Bytes that the subject has sent in its calls in progress.
+    bytes: AtomicUsize,
 }
 
 impl UsageTable {
@@ -117,30 +125,42 @@ impl UsageTable {
         subject: &Subject,
         activity: Option<&Arc<ConnectionActivity>>,
     ) -> Result<Call, Status> {
+        let bytes = AtomicUsize::new(0);
+        let mut call =
+            Call { table: self.clone(), of_subject: None, activity: None, max_bytes: 0, bytes };
         if let Some(name) = subject.name() {
-            let usage = self.usage(subject);
-            if usage.calls.check().is_err() {
-                return Err(Status::resource_exhausted(format!(
-                    "'{name}' makes more than {} calls per second: call less often, or create a \
-                     token for each laboratory",
-                    self.limits.calls_per_second
+            let usage = call.of_subject.insert(self.usage(subject));
+            let too_many = |what: String| {
+                let advice = "or create a token for each laboratory";
+                Status::resource_exhausted(format!("'{name}' {what}, {advice}"))
+            };
+            let Limits { calls_per_subject, calls_per_second, connections_per_subject, .. } =
+                self.limits;
+            if usage.in_progress.fetch_add(1, Relaxed) >= calls_per_subject {
+                return Err(too_many(format!(
+                    "has {calls_per_subject} calls in progress: end some"
                 )));
+            }
+            if usage.calls.check().is_err() {
+                let what =
+                    format!("makes more than {calls_per_second} calls per second: call less often");
+                return Err(too_many(what));
             }
             if let Some(activity) = activity
-                && !activity.join(subject, &usage, self.limits.connections_per_subject)
+                && !activity.join(subject, usage, connections_per_subject)
             {
-                return Err(Status::resource_exhausted(format!(
-                    "'{name}' has {} connections open: close some, or create a token for each \
-                     laboratory",
-                    self.limits.connections_per_subject
-                )));
+                let what = format!("has {connections_per_subject} connections open: close some");
+                return Err(too_many(what));
             }
         }
+        let admitted = *subject != Subject::Anonymous
+            || activity.is_none_or(|activity| !activity.authenticates);
         if let Some(activity) = activity {
-            activity.begin(*subject != Subject::Anonymous || !activity.authenticates);
+            activity.begin(admitted);
+            call.activity = Some(activity.clone());
         }
-        let (activity, bytes) = (activity.cloned(), AtomicUsize::new(0));
-        Ok(Call { table: self.clone(), activity, bytes })
+        call.max_bytes = if admitted { self.limits.call_bytes } else { ANONYMOUS_BYTES };
+        Ok(call)
     }
 
     fn usage(&self, subject: &Subject) -> Arc<Usage> {
@@ -152,6 +172,8 @@ impl UsageTable {
             Arc::new(Usage {
                 calls: RateLimiter::direct(Quota::per_second(self.limits.calls_per_second)),
                 connections: AtomicUsize::new(0),
+                in_progress: AtomicUsize::new(0),
+                bytes: AtomicUsize::new(0),
             })
         };
         table.entry(subject.clone()).or_insert_with(new).clone()
@@ -215,32 +237,49 @@ impl VisitorQuotas {
 /// A call in progress and the bytes that its client has sent.
 pub struct Call {
     table: Arc<UsageTable>,
+    /// `None` for an anonymous caller.
+    of_subject: Option<Arc<Usage>>,
     activity: Option<Arc<ConnectionActivity>>,
+    max_bytes: usize,
     bytes: AtomicUsize,
 }
 
 impl Call {
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.table.limits
+    }
+
     /// Adds received bytes to the quotas, unless they exceed a limit.
     pub(crate) fn receive(&self, bytes: usize) -> Result<(), Status> {
-        let UsageTable { limits, bytes: total, .. } = &*self.table;
-        if self.bytes.load(Relaxed).saturating_add(bytes) > limits.call_bytes {
-            let text = format!("call too large: at most {} bytes per call", limits.call_bytes);
+        if self.bytes.load(Relaxed).saturating_add(bytes) > self.max_bytes {
+            let text = format!("call too large: at most {} bytes per call", self.max_bytes);
             return Err(Status::resource_exhausted(text));
         }
-        if total.fetch_add(bytes, Relaxed).saturating_add(bytes) > limits.all_bytes {
-            total.fetch_sub(bytes, Relaxed);
+        // They are subtracted when the call ends, also if it is refused here.
+        self.bytes.fetch_add(bytes, Relaxed);
+        let all = self.limits().all_bytes;
+        let exceeds =
+            |total: &AtomicUsize, max| total.fetch_add(bytes, Relaxed).saturating_add(bytes) > max;
+        let by_subject =
+            self.of_subject.as_ref().is_some_and(|usage| exceeds(&usage.bytes, all / 2));
+        if exceeds(&self.table.bytes, all) || by_subject {
             return Err(Status::resource_exhausted(
                 "the coordinator is receiving too much data: send it again later",
             ));
         }
-        self.bytes.fetch_add(bytes, Relaxed);
         Ok(())
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.table.bytes.fetch_sub(*self.bytes.get_mut(), Relaxed);
+        let bytes = *self.bytes.get_mut();
+        if let Some(usage) = &self.of_subject {
+            usage.in_progress.fetch_sub(1, Relaxed);
+        }
+        for total in self.of_subject.iter().map(|usage| &usage.bytes).chain([&self.table.bytes]) {
+            total.fetch_sub(bytes, Relaxed);
+        }
         if let Some(activity) = &self.activity {
             activity.end();
         }
@@ -282,12 +321,17 @@ impl ConnectionActivity {
         (!remaining.is_zero()).then_some(remaining)
     }
 
+    /// Returns whether a call was ever admitted on the connection.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.state().admitted
+    }
+
     pub fn record_refusal(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
     /// Returns whether too many consecutive calls were refused.
-    pub(crate) fn is_evicted(&self, limits: &Limits) -> bool {
+    pub(crate) fn has_too_many_refusals(&self, limits: &Limits) -> bool {
         self.refused.load(Relaxed) >= limits.refusals
     }
 

@@ -24,6 +24,9 @@ const TOKENS: &str = "tokens.json";
 /// The roles that get a join string at the first start.
 const FIRST_ROLES: [Role; 2] = [Role::Worker, Role::Operator];
 
+/// The interval between checks of a token that will expire.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
 /// A failure to load, create or store a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenAuthError {
@@ -130,7 +133,11 @@ impl TokenAuth {
     pub fn renew(&self, name: &str) -> Result<JoinString, TokenAuthError> {
         let now = self.clock.now().0;
         let token = self.change(|tokens| tokens.renew(name, now, rand::random()))??;
-        self.join_string(token)
+        let join = self.join_string(token)?;
+        if name == Role::Worker.as_str() {
+            write_join(&self.secrets, Role::Worker, &join)?;
+        }
+        Ok(join)
     }
 
     /// Revokes all tokens of this name or ID; returns how many were not revoked before.
@@ -163,7 +170,9 @@ impl TokenAuth {
             };
             let expires = async {
                 let Some(at) = expires_unix_ms else { return std::future::pending().await };
-                sleep(Duration::from_millis(at.saturating_sub(self.clock.now().0))).await;
+                let remaining = Duration::from_millis(at.saturating_sub(self.clock.now().0));
+                // The timer stands still while the machine is suspended.
+                sleep(remaining.min(CHECK_INTERVAL)).await;
             };
             tokio::select! {
                 // Never an error: the sender is a field of `self`.
