@@ -2,7 +2,7 @@
 
 use crate::{
     fleet::{LeaseIx, OWN_REFEREE, RunIx, WorkerIx},
-    ledger::{RunState, TaskCount, tasks::TaskIx},
+    ledger::{RunState, Stage, TaskCount, tasks::TaskIx},
     run::Lease,
     snapshot::Snapshot,
 };
@@ -99,6 +99,26 @@ impl<'a> Snapshot<'a> {
             && (self.can_count_itself(run) || in_run.is_rechecking() && self.is_refereed(run))
     }
 
+    /// Returns whether the counts of a run's tasks fit the state of the run.
+    /// A complete run that keeps its result may have disputes, until a referee contradicts the total.
+    pub(crate) fn counts_match_state(self, run: RunIx) -> bool {
+        let in_run = &self.runs[run];
+        let is_decided_later = |(&task, counts): (&TaskIx, &Vec<TaskCount>)| {
+            let (recounts, _) = self.recounts_among(counts);
+            !recounts.iter().any(|count| self.contradicts_total((run, task), count))
+        };
+        match in_run.state() {
+            RunState::Complete if self.keeps_result(run) => {
+                let tasks = in_run.tasks();
+                tasks.number(Stage::Done) + tasks.number(Stage::Disputed) == tasks.size()
+                    && tasks.disputed().iter().all(is_decided_later)
+            }
+            RunState::Complete | RunState::Contradicted => in_run.is_counted(),
+            RunState::Disputed => in_run.has_only_disputes(),
+            RunState::Running | RunState::Paused | RunState::Cancelled => true,
+        }
+    }
+
     /// Returns whether a worker on probation waits for a check of its counts, or of those of its token's machines.
     pub(crate) fn is_held_back(self, worker: WorkerIx) -> bool {
         if !self.is_on_probation(worker) {
@@ -124,8 +144,9 @@ impl<'a> Snapshot<'a> {
     /// Returns whether another token or a referee is going to check a count of a worker.
     fn awaits_check(self, worker: WorkerIx) -> bool {
         self.order.iter().any(|&run| {
-            // Referees do not recount tasks of finished runs.
+            // Nobody rechecks tasks of paused runs, nor of finished ones.
             !self.runs[run].is_finished()
+                && self.runs[run].grants()
                 && self.runs[run].has_first_count(worker)
                 && (self.is_refereed(run) || self.has_other_token(run, worker))
         })

@@ -28,6 +28,10 @@ use crate::{
 pub(crate) const BARRED: &str = "this machine is barred after a wrong count and gets no more work: \
                                  check its memory and cooling, then have an operator readmit it";
 
+/// Reason for the refusals of a machine on probation.
+const HELD_BACK: &str =
+    "wrong counts with this token: its machines get work one by one, as they are checked";
+
 /// Maximum number of candidates of one kind that are considered.
 pub(crate) const MAX_SCANNED: usize = 64;
 
@@ -85,7 +89,7 @@ impl<'a> Snapshot<'a> {
         let refusal = if self.workers.is_barred(worker) {
             BARRED
         } else if self.is_held_back(worker) {
-            "wrong counts with this token: its machines get work one by one, as they are checked"
+            HELD_BACK
         } else if known.drain_requested {
             "drained by an operator; restart the worker to resume"
         } else if !known.paused.is_empty() {

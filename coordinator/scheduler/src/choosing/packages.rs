@@ -5,7 +5,7 @@ use common::{
     text::{plural, span, thousands},
 };
 
-use super::{BARRED, Choice};
+use super::{BARRED, Choice, HELD_BACK};
 use crate::{
     fleet::{LeaseIx, OWN_REFEREE, RunIx, WorkerIx},
     snapshot::Snapshot,
@@ -29,8 +29,8 @@ impl<'a> Snapshot<'a> {
         if self.workers.is_barred(worker) {
             return Err(BARRED.to_owned());
         }
-        if self.is_on_probation(worker) {
-            return Err("wrong counts with this token: its machines get no packages".to_owned());
+        if self.is_held_back(worker) {
+            return Err(HELD_BACK.to_owned());
         }
         if !self.workers.get(worker).leases.is_empty() {
             return Err(
@@ -71,8 +71,10 @@ impl<'a> Snapshot<'a> {
         let part = if has_others { tasks.div_ceil(MAX_PART) } else { u64::MAX };
         let part = usize::try_from(part).unwrap_or(usize::MAX);
         let wanted = request.tasks as usize;
+        let checked = if self.is_on_probation(worker) { 1 } else { usize::MAX };
         let limits = [
             (wanted, String::new()),
+            (checked, HELD_BACK.to_owned()),
             (MAX_TASKS, format!("a package holds at most {} tasks", thousands(MAX_TASKS as u128))),
             (
                 (limits.tasks as usize).saturating_sub(away.len()),
@@ -90,7 +92,7 @@ impl<'a> Snapshot<'a> {
                 ),
             ),
         ];
-        let (most, reason) = limits.into_iter().min_by_key(|(most, _)| *most).expect("four limits");
+        let (most, reason) = limits.into_iter().min_by_key(|(most, _)| *most).expect("five limits");
         if most == 0 { Err(reason) } else { Ok((run, most, reason)) }
     }
 

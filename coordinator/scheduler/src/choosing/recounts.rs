@@ -19,7 +19,7 @@ use crate::{
     clock::Ticks,
     fleet::{OWN_REFEREE, REFERENCE_SPEED, Referee, RefereeStatus, RunIx, WorkerIx},
     ledger::{
-        Confirmation, Done, Recheck,
+        Confirmation, Done, Recheck, RunState,
         tasks::{self, TaskIx},
     },
     run::{Lease, Purpose},
@@ -29,6 +29,9 @@ use crate::{
 /// Maximum fraction of the tasks that trusted workers recount at random.
 /// Without it, a fleet of trusted workers alone would count everything twice.
 const MAX_TRUSTED_FRACTION: f64 = 0.1;
+
+/// Chooses a task of a run for a referee.
+type ChooseRecount<'a> = fn(Snapshot<'a>, RunIx, WorkerIx) -> Option<(Choice, RecountPurpose)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecountPurpose {
@@ -73,7 +76,7 @@ pub struct Recount {
     pub orientation: Orientation,
     pub purpose: RecountPurpose,
     /// Whether the task is counted at normal priority and without interruptions: its counts conflict, nobody delivers
-    /// it, or the run waits for nothing else. Other recounts are interrupted for it.
+    /// it, its author is held back, or the run waits for nothing else. Other recounts are interrupted for it.
     pub is_urgent: bool,
     /// Whether this is the task's second recount, with another kernel if available.
     pub again: bool,
@@ -126,14 +129,20 @@ impl<'a> Snapshot<'a> {
         let served = self.order.iter().copied().filter(|&run| self.counts_itself(run));
         // A run that waits only for the referee does not wait for random recounts of runs in progress.
         let (ending, counting): (Vec<_>, Vec<_>) = served.partition(|&run| self.is_verifying(run));
-        let mut served = ending.into_iter().chain(counting);
-        let (run, choice, purpose, is_urgent) = served.find_map(|run| {
-            let (choice, purpose) = self.choose_recount(run, OWN_REFEREE)?;
+        let served = [ending, counting].concat();
+        // Nor does a dispute, or a machine that is held back, wait for those of any run.
+        let mut all =
+            Self::RECOUNTS.iter().flat_map(|choose| served.iter().map(move |&run| (choose, run)));
+        let (run, choice, purpose, is_urgent) = all.find_map(|(choose, run)| {
+            let (choice, purpose) = choose(self, run, OWN_REFEREE)?;
             let is_urgent = match purpose {
                 RecountPurpose::Dispute | RecountPurpose::Overdue => true,
                 RecountPurpose::Random => self.is_verifying(run),
                 RecountPurpose::Recheck => self.runs[run].is_counted(),
-                RecountPurpose::First => false,
+                RecountPurpose::First => {
+                    let done = self.runs[run].tasks().done(choice.task);
+                    done.is_some_and(|done| self.is_on_probation(done.first.author))
+                }
             };
             (is_urgent || !urgent_only).then_some((run, choice, purpose, is_urgent))
         })?;
@@ -150,58 +159,82 @@ impl<'a> Snapshot<'a> {
         Some((run, recount))
     }
 
+    /// How recounts are chosen; the first ones come first in all runs.
+    const RECOUNTS: [ChooseRecount<'a>; 3] =
+        [Self::choose_blocking_recount, Self::choose_held_back, Self::choose_other_recount];
+
     /// Chooses the next task of a run for a referee.
-    /// Disputes come first, then tasks that nobody delivers, first counts of machines that are held back until
-    /// they are checked, random recounts, other first counts, and rechecks (without [`Recheck::All`], only
-    /// overdue ones at the end).
     pub(crate) fn choose_recount(
         self,
         run: RunIx,
         by: WorkerIx,
     ) -> Option<(Choice, RecountPurpose)> {
+        Self::RECOUNTS.iter().find_map(|choose| choose(self, run, by))
+    }
+
+    /// Chooses a disputed task, or else one that nobody delivers.
+    fn choose_blocking_recount(self, run: RunIx, by: WorkerIx) -> Option<(Choice, RecountPurpose)> {
         let in_run = &self.runs[run];
-        let mut disputes = in_run.unassigned_disputes();
+        let disputed = in_run.tasks().disputed().keys().copied();
+        let mut disputes = disputed.filter(|&task| !self.is_being_delivered(run, task));
         if let Some(choice) = disputes.find_map(|task| self.recount_disputed(run, task, by)) {
             return Some((choice, RecountPurpose::Dispute));
         }
-        if in_run.is_finished() && !in_run.is_rechecking() {
+        // Nothing that a worker holds keeps the run from its end.
+        if by != OWN_REFEREE || in_run.state() == RunState::Disputed {
             return None;
         }
+        let mut overdue = in_run.overdue(self.clock.ticks());
+        let task = overdue.find(|&task| !self.is_being_delivered(run, task))?;
+        let choice = Choice { task, purpose: Purpose::Count, orientation: Orientation::Upright };
+        Some((choice, RecountPurpose::Overdue))
+    }
+
+    /// Chooses a first count of a machine that is held back until it is checked.
+    fn choose_held_back(self, run: RunIx, by: WorkerIx) -> Option<(Choice, RecountPurpose)> {
+        let mut firsts = self.unchecked_firsts(run);
+        let (_, task) = firsts.find(|&(worker, task)| {
+            self.is_on_probation(worker) && self.awaits_recount(run, task, by)
+        })?;
+        Some((self.recheck_of(run, task), RecountPurpose::First))
+    }
+
+    /// Returns a first count of each machine that was not checked yet.
+    fn unchecked_firsts(self, run: RunIx) -> impl Iterator<Item = (WorkerIx, TaskIx)> {
+        let firsts = self.runs[run].recounts.first_counts().filter(move |&(worker, _)| {
+            !self.workers[worker].reputation.is_checked && !self.workers.is_barred(worker)
+        });
+        firsts.map(|(worker, &task)| (worker, task))
+    }
+
+    /// Returns whether a referee may recount a done task that nobody recounts.
+    /// Of a run that ended disputed, referees count only the disputed tasks.
+    fn awaits_recount(self, run: RunIx, task: TaskIx, by: WorkerIx) -> bool {
+        let in_run = &self.runs[run];
+        let done = in_run.tasks().done(task);
+        let open = done.filter(|done| done.confirmed < Confirmation::Referee);
+        in_run.state() != RunState::Disputed
+            && !self.is_being_delivered(run, task)
+            && open.is_some_and(|done| self.may_recount(&done, by))
+    }
+
+    /// Chooses another task: random recounts come first, then first counts of machines, and rechecks (without
+    /// [`Recheck::All`], only overdue ones at the end).
+    fn choose_other_recount(self, run: RunIx, by: WorkerIx) -> Option<(Choice, RecountPurpose)> {
+        let in_run = &self.runs[run];
         let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
-        // Nothing that a worker holds keeps the run from its end.
-        if by == OWN_REFEREE
-            && let Some(task) =
-                in_run.overdue(now).find(|&task| !self.is_being_delivered(run, task))
-        {
-            let purpose = Purpose::Count;
-            let choice = Choice { task, purpose, orientation: Orientation::Upright };
-            return Some((choice, RecountPurpose::Overdue));
-        }
-        let suits = |&task: &TaskIx| {
-            let done = in_run.tasks().done(task);
-            let open = done.filter(|done| done.confirmed < Confirmation::Referee);
-            !self.is_being_delivered(run, task)
-                && open.is_some_and(|done| self.may_recount(&done, by))
-        };
-        let firsts = |held_back: bool| {
-            let unchecked = in_run.recounts.first_counts().filter(move |&(worker, _)| {
-                let is_checked = self.workers[worker].reputation.is_checked;
-                let waits = !is_checked && !self.workers.is_barred(worker);
-                waits && (!held_back || self.is_on_probation(worker))
-            });
-            unchecked.map(|(_, task)| (task, RecountPurpose::First))
-        };
         // The threshold rests on speeds that workers state: until the last count an idle referee goes beyond it.
         let rest = if by == OWN_REFEREE && !in_run.is_counted() { 1.0 } else { 0.0 };
         let random = |below| {
             let tasks = in_run.recounts.below(below).take(MAX_SCANNED);
-            tasks.map(|task| (task, RecountPurpose::Random))
+            tasks.map(|&task| (task, RecountPurpose::Random))
         };
         let required = match self.is_verifying(run) {
             true => in_run.required_recounts(self.config.recounts),
             false => &[],
         };
-        let required = required.iter().map(|task| (task, RecountPurpose::Random));
+        let required = required.iter().map(|&task| (task, RecountPurpose::Random));
+        let firsts = self.unchecked_firsts(run).map(|(_, task)| (task, RecountPurpose::First));
         // Rechecks whose holders do not deliver.
         let is_ending = by == OWN_REFEREE && in_run.is_counted();
         let held: Vec<_> = if is_ending { in_run.held().collect() } else { Vec::new() };
@@ -210,15 +243,14 @@ impl<'a> Snapshot<'a> {
             .iter()
             .take(if all || in_run.is_counted() { MAX_SCANNED } else { 0 })
             .filter(|&(_, &since)| all || now >= since + RECHECK_WAIT_MS)
-            .map(|((_, task), _)| (task, RecountPurpose::Recheck));
-        let (&task, purpose) = firsts(true)
-            .chain(random(self.threshold(run)))
+            .map(|(&(_, task), _)| (task, RecountPurpose::Recheck));
+        let (task, purpose) = random(self.threshold(run))
             .chain(required)
-            .chain(firsts(false))
+            .chain(firsts)
             .chain(rechecks)
-            .chain(held.iter().map(|task| (task, RecountPurpose::Recheck)))
+            .chain(held.into_iter().map(|task| (task, RecountPurpose::Recheck)))
             .chain(random(rest))
-            .find(|(task, _)| suits(task))?;
+            .find(|&(task, _)| self.awaits_recount(run, task, by))?;
         Some((self.recheck_of(run, task), purpose))
     }
 
@@ -246,14 +278,15 @@ impl<'a> Snapshot<'a> {
         !others.any(|author| self.workers.same_machine(author, by))
     }
 
-    /// Returns a referee's recount of a disputed task unless it is a party or made two.
+    /// Returns a referee's recount of a disputed task unless it is a party, holds the task or made two recounts.
     /// The orientation is opposite to that of the referee's own recount, or else of the first count.
     fn recount_disputed(self, run: RunIx, task: TaskIx, by: WorkerIx) -> Option<Choice> {
         let counts = self.runs[run].disputed_counts(task);
         let own = || counts.iter().filter(|of| of.author == by);
         let first = own().next().or(counts.first())?;
         let (_, plain) = self.recounts_among(counts);
-        (!self.is_party(&plain, by) && own().count() < 2).then(|| Choice {
+        let holds = self.runs[run].lease(task, by).is_some();
+        (!self.is_party(&plain, by) && !holds && own().count() < 2).then(|| Choice {
             task,
             purpose: Purpose::Recount,
             orientation: first.orientation.rotated(),
@@ -365,7 +398,7 @@ impl<'a> Snapshot<'a> {
         let in_run = &self.runs[run];
         let referees = || self.trusted_workers(run).chain(own);
         in_run.tasks().disputed().keys().any(|&task| {
-            in_run.is_being_counted(task)
+            self.is_being_delivered(run, task)
                 || referees().any(|by| self.recount_disputed(run, task, by).is_some())
         })
     }

@@ -56,7 +56,7 @@ pub(crate) struct Slot {
     /// `None` once the worker is forgotten and only its index is in use.
     worker: Option<Box<Worker>>,
     /// Whether tasks refer to the index, which then never names another worker.
-    pinned: bool,
+    pub(crate) pinned: bool,
     /// The host that the worker names, once it has called.
     host: Option<u64>,
     /// Number of passed self-tests on record.

@@ -100,6 +100,11 @@ impl Leases {
         overdue.map(|(&task, _)| task)
     }
 
+    /// Notes when a task becomes overdue, unless its first lease decides it.
+    pub(super) fn note_overdue(&mut self, task: TaskIx, at: Ticks) {
+        self.overdue_at.entry(task).or_insert(at);
+    }
+
     pub(super) fn forget_overdue(&mut self, task: TaskIx) {
         self.overdue_at.remove(&task);
     }
@@ -134,7 +139,8 @@ impl Leases {
         for (sum, number) in [(&mut self.away, away), (&mut self.connected, leases.len() - away)] {
             *sum = if add { *sum + number } else { *sum - number };
         }
-        if leases.len() > 1 {
+        // Those of a disputed task get no backup copies.
+        if leases.len() > 1 && leases.iter().all(|(_, lease)| lease.purpose != Purpose::Recount) {
             let mut ends: Vec<_> = leases.iter().map(|(_, lease)| lease.fresh_until).collect();
             ends.sort_unstable();
             let key = (ends[ends.len() - 2], task);
@@ -213,7 +219,7 @@ impl Run {
         match lease.purpose {
             Purpose::Count => {
                 let overdue_at = lease.fresh_until.max(now + MIN_OVERDUE_MS);
-                self.leases.overdue_at.entry(task).or_insert(overdue_at);
+                self.leases.note_overdue(task, overdue_at);
                 if self.tasks.stage(task) != Stage::Leased {
                     self.enter(task, Stage::Leased);
                 }

@@ -70,7 +70,7 @@ impl Run {
         match self.life.state {
             RunState::Running | RunState::Complete => !self.life.is_announced,
             // A referee may have become available.
-            RunState::Disputed => self.unassigned_disputes().next().is_some(),
+            RunState::Disputed => !self.tasks.disputed().is_empty(),
             RunState::Paused | RunState::Cancelled | RunState::Contradicted => false,
         }
     }
@@ -95,19 +95,12 @@ impl Run {
         }
     }
 
-    /// Returns whether the counts of the run's tasks fit the state of the run.
-    pub(crate) fn counts_match_state(&self) -> bool {
-        match self.life.state {
-            RunState::Complete | RunState::Contradicted => self.is_counted(),
-            RunState::Disputed => self.has_only_disputes(),
-            RunState::Running | RunState::Paused | RunState::Cancelled => true,
-        }
-    }
-
     /// Returns whether the run has work that no worker holds.
     pub(crate) fn has_waiting(&self) -> bool {
+        let is_waiting =
+            |task: &TaskIx| !self.is_held(*task) && !self.recounts.under_way.contains_key(task);
         self.tasks.number(Stage::Pending) > 0
-            || self.unassigned_disputes().next().is_some()
+            || self.tasks.disputed().keys().any(is_waiting)
             || !self.rechecks.queue.is_empty()
     }
 

@@ -189,16 +189,6 @@ impl Run {
         &self.sample
     }
 
-    /// Returns the disputed tasks that no referee is counting.
-    pub(crate) fn unassigned_disputes(&self) -> impl Iterator<Item = TaskIx> + '_ {
-        self.tasks.disputed().keys().copied().filter(|&task| !self.is_being_counted(task))
-    }
-
-    /// Returns whether a worker or the coordinator's referee is counting a task.
-    pub(crate) fn is_being_counted(&self, task: TaskIx) -> bool {
-        self.is_held(task) || self.recounts.under_way.contains_key(&task)
-    }
-
     /// Returns the tasks without a count that block the end: none is pending that nobody failed to deliver, and
     /// nobody delivered in the time in which their first lease was fresh.
     pub(crate) fn overdue(&self, now: Ticks) -> impl Iterator<Item = TaskIx> + '_ {

@@ -79,9 +79,11 @@ impl Parking {
         self.trial
     }
 
-    /// Forgets the trial and the failures of all parked tasks; returns the tasks.
+    /// Forgets the trial, and the failures of its task and all parked ones; returns the parked tasks.
     pub(crate) fn free_all(&mut self) -> Vec<TaskIx> {
-        self.trial = None;
+        if let Some(task) = self.trial.take() {
+            self.failed.remove(&task);
+        }
         self.last = None;
         self.failed.retain(|task, _| !self.tasks.contains(task));
         self.tasks.iter().copied().collect()
@@ -161,5 +163,12 @@ mod tests {
         assert_eq!(parking.next_trial_at(), Some(now + MAX_TRIAL_INTERVAL_MS));
         assert_eq!(parking.free_all(), [3]);
         assert_eq!(parking.on_trial(), None);
+        // The task on trial is not parked, and its failures are forgotten too.
+        now = parking.next_trial_at().expect("another trial");
+        assert_eq!(parking.next_trial(now), Some(3));
+        parking.leave(3);
+        parking.note_failed(3, 1);
+        assert!(parking.free_all().is_empty());
+        assert_eq!((parking.failed(3), parking.on_trial()), (&[][..], None));
     }
 }

@@ -1,5 +1,7 @@
 //! Transitions of tasks from stage to stage.
 
+use std::collections::btree_map::Entry;
+
 use super::Run;
 use crate::{
     clock::{SchedulerClock, Ticks},
@@ -146,6 +148,8 @@ impl Run {
     pub(crate) fn park(&mut self, task: TaskIx, now: Ticks) {
         self.enter(task, Stage::Parked);
         self.parking.park(task, now);
+        // A restart forgets when the task was first leased, and its workers may not get it again.
+        self.leases.note_overdue(task, now);
     }
 
     pub(crate) fn note_failed(&mut self, task: TaskIx, worker: WorkerIx) {
@@ -175,12 +179,16 @@ impl Run {
         self.recounts.selects(task, self.life.settings.recheck)
     }
 
-    /// Queues a recheck of a done task that no worker holds; returns whether it is new.
+    /// Queues a recheck of a done task that no worker holds; returns whether it is new. One that waits keeps its age,
+    /// at which the referee makes it.
     pub(crate) fn add_recheck(&mut self, task: TaskIx, now: Ticks) -> bool {
         self.life.done_since = None;
         let done = self.tasks.done(task).filter(|_| !self.is_held(task));
         let is_new = done.is_some_and(|done| {
-            self.rechecks.queue.insert((done.first.author, task), now).is_none()
+            let entry = self.rechecks.queue.entry((done.first.author, task));
+            let is_new = matches!(entry, Entry::Vacant(_));
+            entry.or_insert(now);
+            is_new
         });
         // The run has to be announced again after the recheck.
         self.life.is_announced &= !is_new;

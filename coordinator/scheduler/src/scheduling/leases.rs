@@ -36,6 +36,14 @@ pub(super) enum LeaseEnd {
 }
 
 impl LeaseEnd {
+    /// Returns how a lease ends whose failure says nothing about its task: other tasks go first.
+    const fn without_failure(self) -> Self {
+        match self {
+            Self::Failed | Self::Reported => Self::Vanished,
+            Self::Released | Self::Vanished => self,
+        }
+    }
+
     /// Returns how the lease of a vanished worker ends. Nobody owes the tasks of a package.
     fn of_vanished(lease: &Lease) -> Self {
         match lease.started {
@@ -170,7 +178,11 @@ impl Scheduler {
             self.workers.set_vanished(worker, true);
         }
         match lease.purpose {
-            Purpose::Count => self.end_attempt(worker, key, end),
+            Purpose::Count => {
+                // An attempt fails once: an adopted lease names one that ended or was lost.
+                let end = if lease.is_timed { end } else { end.without_failure() };
+                self.end_attempt(worker, key, end);
+            }
             // The wait goes on: a recheck that is leased again and again becomes the referee's.
             Purpose::Recheck => drop(self.runs[run].add_recheck(task, lease.queued)),
             // If the task is still disputed, another referee may take it.
@@ -183,13 +195,8 @@ impl Scheduler {
         // New identities are free, so their failures say nothing about a task that the referee can count.
         let is_known =
             self.workers[worker].reputation.has_counted || !self.snapshot().counts_itself(run);
+        let end = if is_known { end } else { end.without_failure() };
         let is_failed = matches!(end, LeaseEnd::Failed | LeaseEnd::Reported);
-        let end = match is_failed {
-            true if is_known => LeaseEnd::Failed,
-            true => LeaseEnd::Vanished,
-            false => end,
-        };
-        let is_failed = end == LeaseEnd::Failed;
         let in_run = &mut self.runs[run];
         if is_failed {
             self.workers.pin(worker);
@@ -241,12 +248,8 @@ impl Scheduler {
         let under_way = request.held.iter().filter(|held| held.started).count();
         known.crews = u32::try_from(under_way).unwrap_or(u32::MAX);
         let mut bytes = limits::REVOCATION_BYTES;
-        let mut declined = BTreeSet::new();
-        for held in &request.held {
-            if held.failed {
-                declined.extend(self.take_failure(worker, &held.lease));
-                continue;
-            }
+        let (failed, held): (Vec<_>, Vec<_>) = request.held.iter().partition(|held| held.failed);
+        for held in held {
             if let Err(reason) = self.renew(worker, held) {
                 let size = limits::REVOCATION_FRAME_BYTES + reason.len();
                 let Some(remaining) = bytes.checked_sub(size) else {
@@ -256,6 +259,9 @@ impl Scheduler {
                 reply.revoked.push(Revocation { lease: held.lease, reason });
             }
         }
+        // Last, so that a call ends no task's lease twice, however often it names the task.
+        let failures = failed.into_iter().filter_map(|held| self.take_failure(worker, &held.lease));
+        let mut declined: BTreeSet<_> = failures.collect();
         let round = self.workers.get(worker).round;
         let missing = self.snapshot().leases_of(worker).filter(|(_, lease)| lease.round != round);
         let missing: Vec<_> = missing.map(|(key, lease)| (key, lease.clone())).collect();

@@ -11,7 +11,10 @@ use super::Scheduler;
 use crate::{
     clock::Millis,
     fleet::{LeaseIx, RunIx},
-    ledger::{Caller, Confirmation, OpenState, OpenTask, Principal, StoredRun, StoredTasks, tasks},
+    ledger::{
+        Caller, Confirmation, OpenState, OpenTask, Principal, RunState, StoredRun, StoredTasks,
+        tasks,
+    },
 };
 
 /// Number of epochs per term. Each term issues higher epochs than all before it.
@@ -142,8 +145,12 @@ impl Scheduler {
             self.restore_initial_rechecks(run);
             self.runs[run].raise_epochs(epoch);
             // A crash may have lost the change of state after a count that reopens the run.
-            let undone = !self.runs[run].counts_match_state();
+            let undone = !self.snapshot().counts_match_state(run);
             self.reopen_if_finished(run, undone);
+            // The rechecks of a complete run are not stored.
+            if self.runs[run].state() == RunState::Complete {
+                self.recheck_suspect(run);
+            }
             self.announce_if_done(run);
         }
         for worker in self.workers.barred.clone() {

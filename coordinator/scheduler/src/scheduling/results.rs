@@ -152,10 +152,11 @@ impl Scheduler {
         self.journal(key, EntryKind::Accepted, count, record);
         let is_charged = self.charge_initial_recheck(key, count.author);
         let is_distrusted = self.workers.is_distrusted(count.author);
+        let is_suspect = self.snapshot().is_suspect(run, task);
         // The default level, auto, does not recheck the worker of `--local`.
         let in_run = &mut self.runs[run];
         let is_exempt = self.workers.is_local(count.author) && in_run.recheck() == Recheck::Auto;
-        if is_charged || is_distrusted || (in_run.is_selected(task) && !is_exempt) {
+        if is_charged || is_distrusted || is_suspect || (in_run.is_selected(task) && !is_exempt) {
             in_run.add_recheck(task, self.clock.ticks());
         }
         if count.author != OWN_REFEREE && self.workers[count.author].stored_self_tests == 0 {

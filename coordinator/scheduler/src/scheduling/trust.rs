@@ -23,6 +23,12 @@ fn suspected(from_s: u32, until_s: u32) -> RangeInclusive<u32> {
     from_s..=until_s.saturating_add(if from_s == 0 { HOUR_S } else { 0 })
 }
 
+/// Returns the part of a suspect time before the report.
+fn reported(window: &RangeInclusive<u32>) -> RangeInclusive<u32> {
+    let later_s = if *window.start() == 0 { HOUR_S } else { 0 };
+    *window.start()..=window.end().saturating_sub(later_s)
+}
+
 impl Scheduler {
     /// Bars a machine that was found wrong.
     /// Its counts are voided unless another token or a referee confirmed them, but not in the task `except`.
@@ -174,7 +180,9 @@ impl Scheduler {
         let is_suspect = has_new_failures || known.has_more_suspect_results;
         known.failed_threads = known.failed_threads.max(report.failed_threads);
         known.has_more_suspect_results = is_suspect && is_full;
-        if !is_suspect {
+        // A worker to which no task refers has no suspect counts. Its report would reserve its index forever, and
+        // identities are free.
+        if !is_suspect || !self.workers[worker].pinned {
             return;
         }
         let window_ms = report.suspect_window_ms;
@@ -182,11 +190,11 @@ impl Scheduler {
         let reach_ms = window_ms.saturating_add(MAX_STEP_MS);
         let now = self.clock.steady(self.clock.ticks());
         let mut window = seconds(now.0.saturating_sub(reach_ms))..=seconds(now.0);
-        let is_stored = self.note_suspect_window(worker, &mut window);
+        self.workers.reputation_mut(worker).reset();
+        let Some(is_stored) = self.note_suspect_window(worker, &mut window) else { return };
         let wall = self.clock.wall(self.clock.ticks());
         let are_all = *window.start() == 0;
         let from_unix_ms = if are_all { 0 } else { wall.0.saturating_sub(reach_ms) };
-        self.workers.reputation_mut(worker).reset();
         let threads = plural(report.failed_threads, "thread");
         let what = match are_all {
             // A process whose first self-test fails does not know since when earlier processes were wrong.
@@ -207,28 +215,44 @@ impl Scheduler {
         }
     }
 
-    /// Notes a suspect time of a worker, and returns whether to store it.
+    /// Rechecks the counts of a complete run that a report made suspect, unless another machine confirmed them.
+    pub(super) fn recheck_suspect(&mut self, run: RunIx) {
+        let windows = self.suspect_windows.iter();
+        let windows: Vec<_> = windows.map(|(worker, of)| (*worker, reported(of))).collect();
+        self.recheck(run, |_, _, done| {
+            let is_suspect = |(worker, window): &(WorkerIx, RangeInclusive<u32>)| {
+                *worker == done.first.author && done.was_accepted_in(window)
+            };
+            !done.confirmed.elsewhere() && windows.iter().any(is_suspect)
+        });
+    }
+
+    /// Notes a suspect time of a worker, and returns whether to store it; `None` if an earlier one includes it.
     /// A caller can report failures in each call. So the second report in an hour makes all counts of a machine
-    /// suspect, and those of the next hour: further reports add nothing. A restart restores the same.
-    fn note_suspect_window(&mut self, worker: WorkerIx, window: &mut RangeInclusive<u32>) -> bool {
+    /// suspect, and those of the next hour as they arrive: further reports add nothing. A restart restores the same.
+    fn note_suspect_window(
+        &mut self,
+        worker: WorkerIx,
+        window: &mut RangeInclusive<u32>,
+    ) -> Option<bool> {
         let now = *window.end();
         let recent = |of: &RangeInclusive<u32>| of.end().saturating_add(HOUR_S) > now;
         let recent = self.suspect_windows.iter().filter(|(_, of)| recent(of));
-        let last =
-            recent.clone().filter(|(other, _)| *other == worker).map(|(_, of)| *of.end()).max();
-        if last.is_some_and(|end| end > now) {
-            return false;
+        let own = recent.clone().filter(|(other, _)| *other == worker).map(|(_, of)| of);
+        if own.clone().any(|of| *of.start() == 0 && *of.end() > now) {
+            return None;
         }
+        let has_earlier = own.count() > 0;
         let token = self.workers.token(worker);
         let is_full = recent.filter(|(other, _)| self.workers.token(*other) == token).count()
             >= REPORTS_PER_TOKEN;
-        if last.is_some() {
+        if has_earlier {
             *window = 0..=now;
         }
         if !is_full {
             self.suspect_windows.push((worker, suspected(*window.start(), now)));
         }
-        !is_full
+        Some(!is_full)
     }
 
     /// Stores the number of self-tests that a worker has passed, if it has grown.

@@ -11,7 +11,7 @@ use crate::{
 };
 
 const NO_WORKERS: &str = "no workers connected: start one with `worker` here, or on another machine with \
-                          the join string that `queensctl token create --role worker` prints";
+                          the join string that `queensctl token create --role worker --name NAME` prints";
 
 impl<'a> Snapshot<'a> {
     pub(crate) fn run_stall_reason(self, number: RunIx) -> String {

@@ -423,6 +423,17 @@ fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
         bench.restart();
         assert_eq!(bench.run().state(), RunState::Running, "{state:?}");
     }
+    // A run whose result only a referee takes away.
+    for (steps, after) in [
+        ("count-all 1, 2 submit 3+1", RunState::Complete),
+        ("count-all 1, 2 submit 3+1, recount urgent, settle 5", RunState::Running),
+        ("1 sync, 1 finish", RunState::Running),
+    ] {
+        let mut bench = Bench::after(&["referee"], &[steps]);
+        bench.history.push(Change::State { run: RUN, state: RunState::Complete });
+        bench.restart();
+        assert_eq!(bench.run().state(), after, "{steps}");
+    }
 }
 
 #[test]
@@ -642,6 +653,8 @@ fn a_machine_makes_two_failed_self_tests_durable_per_hour_and_a_token_a_hundred(
     let mut bench = Bench::new(&[]);
     bench.worker(7).wants = 0.0;
     let stored = |bench: &mut Bench, id: u128, reports: std::ops::Range<u32>| {
+        // Only counts can be suspect.
+        bench.steps(&format!("{id} submit 6"));
         let steps = reports.map(|failed| bench.steps(&format!("{id} tests {failed} 1000")));
         steps.filter(|outcome| outcome.contains("SelfTestFailed")).count()
     };
@@ -656,6 +669,66 @@ fn a_machine_makes_two_failed_self_tests_durable_per_hour_and_a_token_a_hundred(
         })
         .sum();
     assert!((98..=100).contains(&others), "{others}");
+}
+
+#[test]
+fn a_machine_without_counts_reserves_no_index_by_a_failed_self_test() {
+    let mut bench = Bench::new(&[]);
+    for id in 1..=20 {
+        bench.worker(id).wants = 0.0;
+        let outcome = bench.steps(&format!("{id} tests 1 1, workers"));
+        assert!(outcome.ends_with("idle 1 failed"), "{outcome}");
+        bench.steps(&format!("{id} drains, wait 700"));
+    }
+    // The referee remains.
+    assert_eq!(bench.scheduler.workers.all().count(), 1);
+}
+
+#[test]
+fn a_call_that_names_a_lease_often_ends_it_once() {
+    let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
+    // Task 6.
+    let lease = bench.workers[&1].held[0].lease;
+    let named = |failed| HeldLease { lease, cost_done: 0, started: true, failed };
+    for most in [1, 0] {
+        let held = (0..200).map(|number| named(number % 2 == 1)).collect();
+        let request = SyncRequest { held, ..bench.worker(1).request() };
+        bench.call(1, &request);
+        let changes: Vec<_> = std::iter::from_fn(|| bench.scheduler.poll_change()).collect();
+        assert!(changes.len() < 10, "{changes:?}");
+        let failures = changes
+            .iter()
+            .filter(|change| matches!(change, Change::Lease { event: LeaseEvent::Failed(_), .. }));
+        assert_eq!(failures.count(), most);
+    }
+    assert_eq!(bench.run().failed(6).len(), 1);
+}
+
+#[test]
+fn the_referee_lets_no_dispute_and_no_machine_wait_for_random_recounts_of_another_run() {
+    let mut bench = Bench::after(&["referee"], &["1 submit 6", "2 submit 6+1", "3 submit 8"]);
+    add(&mut bench, OTHER, 5, 0);
+    bench.steps("3 sync, 3 finish, bar 21, bar 22, bar 23");
+    let recounts: Vec<_> = std::iter::from_fn(|| bench.assign(false)).collect();
+    let shown = recounts.iter().map(|of| (of.purpose, of.run, of.is_urgent));
+    let expected = [
+        (RecountPurpose::Dispute, RUN, true),
+        (RecountPurpose::First, OTHER, true),
+        (RecountPurpose::First, RUN, true),
+        (RecountPurpose::Random, OTHER, false),
+    ];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_count_of_a_paused_run_holds_its_machine_back_from_no_other_run() {
+    let mut bench = Bench::after(&[], &["50 set token=other", "50 sync", "50 submit 8"]);
+    bench.steps("10 submit 6, bar 1, bar 2, bar 3");
+    add(&mut bench, OTHER, 0, 0);
+    assert!(call(&mut bench, 10).reason.contains("as they are checked"));
+    bench.steps("pause");
+    let grants = call(&mut bench, 10).grants;
+    assert_eq!(grants.iter().map(|grant| grant.lease.task.run).collect::<Vec<_>>(), [OTHER]);
 }
 
 #[test]
