@@ -15,7 +15,7 @@ use clap::{Args, ColorChoice, ValueEnum};
 use common::text::{Escaped, escaped_json, escaped_lines};
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
-use tracing::Level;
+use tracing::{Level, Subscriber};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     layer::SubscriberExt as _,
@@ -279,10 +279,18 @@ pub fn start_log(format: LogFormat, terminal: TerminalOptions, brief: Option<&'s
         .log_internal_errors(false);
     match format {
         LogFormat::Text => {
-            log.with_ansi(terminal.colors(&io::stderr())).finish().with(targets).init()
+            filtered(log.with_ansi(terminal.colors(&io::stderr())).finish(), targets).init()
         }
-        LogFormat::Json => log.json().flatten_event(true).finish().with(targets).init(),
+        LogFormat::Json => filtered(log.json().flatten_event(true).finish(), targets).init(),
     }
+}
+
+/// Limits a log to `targets`, and to messages without secrets.
+///
+/// From `debug` on, the driver of PostgreSQL logs each statement with its values: keys, tokens and join strings.
+fn filtered(log: impl Subscriber + Send + Sync, targets: Targets) -> impl Subscriber + Send + Sync {
+    let without_values = Targets::new().with_default(LevelFilter::TRACE);
+    log.with(targets).with(without_values.with_target("tokio_postgres", LevelFilter::INFO))
 }
 
 /// Parses levels; `None` if one is invalid.
@@ -323,6 +331,27 @@ mod tests {
         }
         for bad in ["warning", "inf", "info,verbose", "scheduler=loud", "debug;info"] {
             assert!(log_levels(OsStr::new(bad)).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_level_shows_the_values_of_statements() {
+        for (levels, messages) in [
+            ("trace", true),
+            ("debug", true),
+            ("tokio_postgres=trace", true),
+            ("info,tokio_postgres::query=debug", true),
+            ("warn,store=debug", false),
+        ] {
+            let targets = log_levels(OsStr::new(levels)).expect(levels);
+            let log = filtered(tracing_subscriber::registry(), targets);
+            let (values, others) = tracing::subscriber::with_default(log, || {
+                (
+                    tracing::enabled!(target: "tokio_postgres::query", Level::DEBUG),
+                    tracing::enabled!(target: "tokio_postgres::connection", Level::INFO),
+                )
+            });
+            assert_eq!((values, others), (false, messages), "{levels}");
         }
     }
 }

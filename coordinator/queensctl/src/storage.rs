@@ -127,7 +127,7 @@ pub(super) struct CopyOptions {
     #[arg(value_name = "DIR|URL|@FILE")]
     from: StorageLocation,
 
-    /// The destination: an empty or new directory, or a database without runs
+    /// The destination: an empty or new directory, or an empty database
     #[arg(value_name = "URL|@FILE|DIR")]
     to: StorageLocation,
 }

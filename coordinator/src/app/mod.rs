@@ -13,7 +13,7 @@ mod storage;
 mod systemd;
 
 use std::{
-    process,
+    io, process,
     time::{Duration, SystemTime},
 };
 
@@ -23,7 +23,10 @@ use cli::{
 };
 use common::plan::Plan;
 use store::{Clock, StoreError, descriptors};
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::timeout,
+};
 use view::text::{eprint_line, one_line};
 
 pub use self::options::Options;
@@ -60,6 +63,7 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
     let (listeners, storage) = match &options.store {
         None => {
             let (dir, archive) = (&options.data_dir, options.archive.as_ref());
+            let _starting = Starting::begin(options)?;
             (listeners, Storage::directory(dir, archive, clock.now())?)
         }
         Some(url) => {
@@ -92,6 +96,29 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
         process::exit(Exit::Interrupted as i32);
     });
     service.end(options, exit).await
+}
+
+/// The start, which a signal ends with the process, until dropped.
+///
+/// Reading the data and the first pass of the archive block the task that waits for signals, and may take
+/// minutes. Nothing is lost: all acknowledged changes are durable.
+struct Starting(JoinHandle<()>);
+
+impl Starting {
+    fn begin(options: &Options) -> io::Result<Self> {
+        let (mut signals, place) = (Signals::new()?, options.storage_name());
+        Ok(Self(tokio::spawn(async move {
+            signals.next().await;
+            eprint_info(&format!("interrupted during the start: everything is saved in {place}"));
+            process::exit(Exit::Interrupted as i32);
+        })))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The latest time at which a coordinator starts, in seconds since 1970: in the year 9000.

@@ -23,7 +23,7 @@ use view::{
 use worker::config::InProcess;
 
 use super::{
-    Options,
+    Options, Starting,
     endpoints::{Endpoints, Listeners},
     events::Events,
     referee::{self, RefereeBudget},
@@ -58,6 +58,7 @@ impl Service {
         (listeners, storage): (Listeners, Storage),
         clock: Clock,
     ) -> anyhow::Result<Self> {
+        let starting = Starting::begin(options)?;
         let Storage { store, archiver, secrets, signing_key, leader, outages, replaced } = storage;
         let directory = options.store.is_none().then(|| options.data_dir.clone());
         let disk = directory.clone().map(DiskSpaceMonitor::start);
@@ -90,6 +91,8 @@ impl Service {
         let mut cluster = Cluster::start(driver.clone(), driver_end, listeners.grpc, server);
         driver.note_event("leader", leading).await?;
         let runs = driver.runs().await?;
+        // From now on a signal ends all parts in order.
+        drop(starting);
         eprint_info(&match kernel {
             Some(kernel) if options.is_brief() => format!(
                 "{}\n  kernel {kernel}, {}, data in {}",

@@ -271,7 +271,7 @@ impl Driver {
     }
 
     fn group_is_full(&self, started: Millis) -> bool {
-        let spent_ms = self.clock.now().0.saturating_sub(started.0);
+        let spent_ms = self.clock.now().0.abs_diff(started.0);
         self.records >= GROUP_RECORDS || spent_ms >= GROUP_MS
     }
 

@@ -190,8 +190,7 @@ fn register_serving(registry: &mut Registry, serving: &Serving) {
     let since = Duration::from_millis(serving.leader.since_unix_ms);
     seconds(registry, "leader_since_timestamp", "Start of this leadership, in Unix time", since);
     let help = "Time for which the store's database has not answered; 0 while it answers";
-    let outage = serving.outages.current();
-    let away = outage.map(|outage| outage.since.elapsed().unwrap_or_default());
+    let away = serving.outages.current().map(|outage| outage.duration());
     seconds(registry, "store_outage", help, away.unwrap_or_default());
     if let Some(copied) = &serving.archive_lag {
         let help = "Age of the oldest result that the archive may lack; absent without an archive";

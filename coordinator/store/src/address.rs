@@ -92,17 +92,28 @@ impl StoreUrl {
 }
 
 fn has_password(url: &str) -> bool {
-    let (user, _, query) = parts(url);
-    user.is_some_and(|user| user.contains(':')) || query.contains("password=")
+    let (user, ..) = parts(url);
+    user.is_some_and(|user| user.contains(':')) || url.contains("password=")
 }
 
 /// Splits a URL into user and password, host and database, and query.
+///
+/// As for tokio-postgres, user and password are everything up to the first `@`.
 fn parts(url: &str) -> (Option<&str>, &str, &str) {
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    match rest.rsplit_once('@') {
+    let (start, query) = split_query(url);
+    let rest = start.split_once("://").map_or("", |(_, rest)| rest);
+    match rest.split_once('@') {
         Some((user, place)) => (Some(user), place, query),
         None => (None, rest, query),
+    }
+}
+
+/// Splits a URL at the `?` of its query: one before the first `@` is part of the password.
+pub(crate) fn split_query(url: &str) -> (&str, &str) {
+    let place = url.find('@').map_or(0, |at| at + 1);
+    match url[place..].find('?') {
+        Some(at) => (&url[..place + at], &url[place + at + 1..]),
+        None => (url, ""),
     }
 }
 
@@ -151,7 +162,11 @@ impl fmt::Display for StoreUrl {
             }
         };
         let (user, place, query) = parts(url);
-        let user = user.and_then(|user| user.split(':').next());
+        // An unescaped `@` ends a password early: nothing before the last one is shown.
+        let is_clear = !query.contains('@') && user.is_none_or(|user| !user.contains("password="));
+        let place = place.rsplit('@').next().unwrap_or_default();
+        let (place, query) = if is_clear { (place, query) } else { ("", "") };
+        let user = user.and_then(|user| user.split([':', '/', '?']).next());
         let user = user.map(|user| format!("{user}@")).unwrap_or_default();
         // The query names the host of a connection over a Unix socket.
         let host = query.split('&').find(|pair| pair.starts_with("host="));
@@ -175,6 +190,10 @@ mod tests {
         for (given, shown) in [
             ("postgres://lab:hush@db/queens", "postgres://lab@db/queens"),
             ("postgres://lab:hu@sh@db/q?sslmode=require", "postgres://lab@db/q"),
+            ("postgres://lab:hu?sh@db/q?sslmode=require", "postgres://lab@db/q"),
+            ("postgres://lab:hu/sh@/q?host=/run/db", "postgres://lab@/q?host=/run/db"),
+            ("postgres://lab:hu@s?h@db/q", "postgres://lab@"),
+            ("postgres://db/q?user=lab&password=hu@sh", "postgres://db@"),
             ("postgres://db/q?user=lab&password=hush", "postgres://db/q"),
             ("postgres:///q?host=/run/db&password=hush", "postgres:///q?host=/run/db"),
             ("postgres://lab@db/q", "postgres://lab@db/q"),

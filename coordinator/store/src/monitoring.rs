@@ -59,6 +59,15 @@ pub struct Outage {
     pub since: SystemTime,
     /// The last error, with the remedy.
     pub why: String,
+    /// The same time as `since`, by the monotonic clock.
+    began: Instant,
+}
+
+impl Outage {
+    /// Returns how long the outage has lasted, also if the wall clock was set back since.
+    pub fn duration(&self) -> Duration {
+        self.began.elapsed()
+    }
 }
 
 /// The current outages of the connections to a database. Clones share them.
@@ -68,14 +77,15 @@ pub struct Outages(Arc<Mutex<BTreeMap<usize, Outage>>>);
 impl Outages {
     /// Returns the longest current outage.
     pub fn current(&self) -> Option<Outage> {
-        self.lock().values().min_by_key(|outage| outage.since).cloned()
+        self.lock().values().min_by_key(|outage| outage.began).cloned()
     }
 
     /// Begins the outage of a connection, or updates its reason.
     pub(crate) fn begin(&self, connection: usize, why: String) {
         let mut outages = self.lock();
-        let since = outages.get(&connection).map_or_else(SystemTime::now, |outage| outage.since);
-        outages.insert(connection, Outage { since, why });
+        let known = outages.get(&connection).map(|outage| (outage.since, outage.began));
+        let (since, began) = known.unwrap_or_else(|| (SystemTime::now(), Instant::now()));
+        outages.insert(connection, Outage { since, why, began });
     }
 
     pub(crate) fn end(&self, connection: usize) {
@@ -105,5 +115,24 @@ impl ArchiveLag {
     /// Records that the archive holds everything written before `when`.
     pub(crate) fn advance(&self, when: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = when;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_outage_does_not_depend_on_the_wall_clock() {
+        let outages = Outages::default();
+        outages.begin(1, "first".to_owned());
+        outages.begin(2, "second".to_owned());
+        // The clock was set back between the two.
+        outages.lock().get_mut(&2).expect("an outage").since = SystemTime::UNIX_EPOCH;
+        let first = outages.current().expect("an outage");
+        assert_eq!(first.why, "first");
+        outages.begin(1, "another reason".to_owned());
+        let why = "another reason".to_owned();
+        assert_eq!(outages.current(), Some(Outage { why, ..first }), "it goes on");
     }
 }

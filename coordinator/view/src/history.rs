@@ -122,6 +122,10 @@ impl History {
 
     /// Adds a point, unless the last one is too recent.
     pub fn add(&mut self, point: Point) {
+        // A clock that was ahead left points in the future, which would keep out all others.
+        for points in [&mut self.points, &mut self.recent] {
+            while points.pop_back_if(|last| last.unix_ms > point.unix_ms).is_some() {}
+        }
         let last = self.recent.back();
         if last.is_none_or(|last| point.unix_ms >= last.unix_ms + RECENT_INTERVAL_MS) {
             self.recent.push_back(point.clone());
@@ -231,6 +235,20 @@ mod tests {
         assert!(points.is_sorted_by(|a, b| a.unix_ms < b.unix_ms));
         let last_hour = points.iter().filter(|point| point.unix_ms >= 999_999_000 - RECENT_MS);
         assert!(last_hour.count() >= 180);
+    }
+
+    #[test]
+    fn a_corrected_clock_does_not_stop_the_history() {
+        let mut history = History::default();
+        // The clock is a day ahead for two points.
+        for seconds in [0, 100, 86_500, 86_600, 200, 300] {
+            history.add(at(seconds, 0.0));
+        }
+        let seconds = |points: &VecDeque<Point>| -> Vec<u64> {
+            points.iter().map(|point| point.unix_ms / 1000).collect()
+        };
+        assert_eq!(seconds(&history.points), [0, 100, 200, 300]);
+        assert_eq!(seconds(&history.recent), [200, 300], "the hour before the jump is over");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    net::TcpListener,
     path::Path,
     time::{Duration, Instant},
 };
@@ -124,6 +125,29 @@ fn an_archive_that_does_not_fit_is_refused_before_the_data_exists() {
         Process::run(command.arg("--archive").arg(place)).refused(1, &[reason]);
         assert!(!data.exists(), "{reason}");
     }
+}
+
+#[test]
+fn a_coordinator_can_be_stopped_while_it_starts() {
+    // The bucket is at a server that never answers.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let address = server.local_addr().unwrap();
+    let cluster = Cluster::new(&["--n", "8"]);
+    let mut command = cluster.command(&["--archive", "s3://bucket/prefix"]);
+    command.env("AWS_ENDPOINT", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"] {
+        command.env(name, "test");
+    }
+    let starting = Process::start(command.env("NO_PROXY", "127.0.0.1"));
+    let mut connection = None;
+    wait_until("the archive is read", || {
+        connection = server.accept().ok();
+        connection.is_some()
+    });
+    let end = starting.terminate().code(130).logs(&["interrupted during the start"]);
+    assert_eq!(end.stdout, "");
+    drop(connection);
 }
 
 #[test]

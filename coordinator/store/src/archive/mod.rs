@@ -29,9 +29,12 @@ use tokio::runtime::{self, Runtime};
 pub use self::place::ArchivePlace;
 
 use crate::{
-    ArchiveLag, StoreError,
-    directory::files::{self, DataFiles, LOCK, MARKER, SECRET},
-    journal::segments::{self, ACTIVE, Sealed},
+    ArchiveLag, EventLog, Note, StoreError,
+    directory::files::{self, DataFiles, LOCK, MARKER, SECRET, TERM},
+    journal::{
+        manifest,
+        segments::{self, ACTIVE, Sealed},
+    },
 };
 
 /// The interval between the starts of two passes.
@@ -58,9 +61,13 @@ impl Archive {
         let archive = Self::open(place)?;
         let is_other = archive.lengths.contains_key(SECRET)
             && Some(archive.get(SECRET)?) != files::read_bytes(&dir.join(SECRET))?;
-        if is_other || !archive.is_continued_by(dir)? {
-            let what =
-                if is_other { "is not the archive of" } else { "has counts that are not in" };
+        let what = match is_other {
+            true => Some("is not the archive of"),
+            false if !archive.is_continued_by(dir)? => Some("has counts that are not in"),
+            false if archive.is_later_than(dir)? => Some("has events that are not in"),
+            false => None,
+        };
+        if let Some(what) = what {
             let advice = "restore it with `queensctl restore`, or give an empty or a new one";
             let what = format!("it {what} {}", dir.display());
             return Err(StoreError::unusable(place, what, advice));
@@ -136,6 +143,26 @@ impl Archive {
         Ok(true)
     }
 
+    /// Returns whether the replica has a later event than a directory, or is of a later start.
+    ///
+    /// An older copy may have all counts and lack only bars or a whole run. A directory lacks a run also after its
+    /// deletion, but that is a later event.
+    fn is_later_than(&self, dir: &Path) -> Result<bool, StoreError> {
+        let mut last = 0;
+        for name in self.lengths.keys() {
+            if Path::new(name.as_str()).ends_with(Note::Events.file()) {
+                last = last.max(last_event(&self.get(name)?));
+            }
+        }
+        let term = match self.lengths.contains_key(TERM) {
+            // The next pass replaces a damaged one.
+            true => manifest::decode_term(String::from_utf8_lossy(&self.get(TERM)?).trim_end()),
+            false => Ok(0),
+        };
+        Ok(last > last_event_in(dir)?
+            || term.unwrap_or_default() > DataFiles::new(dir).last_term()?)
+    }
+
     /// Brings the replica up to date.
     fn pass(&mut self, data_files: &DataFiles) -> Result<(), StoreError> {
         let small = small_files(&data_files.dir)?;
@@ -195,6 +222,26 @@ fn growing(run: &str, number: usize) -> String {
 fn name_of(path: &Path, dir: &Path) -> String {
     let name = path.strip_prefix(dir).unwrap_or(path);
     name.to_string_lossy().into_owned()
+}
+
+/// Returns the number of the last event of a log; 0 without events.
+fn last_event(log: &[u8]) -> u64 {
+    let log = EventLog::decode(&String::from_utf8_lossy(log));
+    log.events().map(|event| event.sequence).max().unwrap_or(0)
+}
+
+/// Returns the number of the last event of a data directory, which may be missing.
+fn last_event_in(dir: &Path) -> Result<u64, StoreError> {
+    let runs = DataFiles::new(dir).runs();
+    let mut folders = if runs.is_dir() { files::entries(&runs)? } else { Vec::new() };
+    folders.push(dir.to_owned());
+    let mut last = 0;
+    for folder in folders.iter().filter(|folder| folder.is_dir()) {
+        if let Some(log) = files::read_bytes(&folder.join(Note::Events.file()))? {
+            last = last.max(last_event(&log));
+        }
+    }
+    Ok(last)
 }
 
 fn sealed_segments(run: &Path) -> Result<Vec<Sealed>, StoreError> {

@@ -44,6 +44,7 @@ use crate::{
 
 pub(crate) const MARKER: &str = "format.json";
 pub(crate) const LOCK: &str = "lock";
+pub(crate) const TERM: &str = "term.json";
 /// The extension of a deleted run's folder until it is removed.
 pub(crate) const DELETED: &str = "deleted";
 pub(crate) const SECRET: &str = "secret";
@@ -83,7 +84,7 @@ impl DataFiles {
     }
 
     pub(crate) fn term(&self) -> PathBuf {
-        self.dir.join("term.json")
+        self.dir.join(TERM)
     }
 
     /// Begins a new term, higher than all earlier ones and than those of the journals' lines.
@@ -199,8 +200,15 @@ pub(crate) enum Reading {
 pub(crate) struct Lock(File);
 
 impl Lock {
-    /// Locks a directory that is marked or empty; creates it if it is missing.
+    /// Locks a directory that is marked or empty; creates a missing one and marks an empty one.
     pub(crate) fn exclusive(data_files: &DataFiles) -> Result<Self, StoreError> {
+        let lock = Self::unmarked(data_files)?;
+        data_files.claim()?;
+        Ok(lock)
+    }
+
+    /// Locks a directory as [`Self::exclusive`] does, but leaves an empty one without a mark.
+    pub(crate) fn unmarked(data_files: &DataFiles) -> Result<Self, StoreError> {
         claim_folder(&data_files.dir)?;
         data_files.is_marked()?;
         let path = data_files.dir.join(LOCK);
@@ -218,9 +226,7 @@ impl Lock {
         }
         let pid = std::process::id();
         file.set_len(0).and_then(|()| writeln!(file, "{pid}")).map_err(failed("write", &path))?;
-        let lock = Self(file);
-        data_files.claim()?;
-        Ok(lock)
+        Ok(Self(file))
     }
 
     /// Locks out coordinators while a directory is read, unless one has it open.

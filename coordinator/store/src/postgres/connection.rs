@@ -29,7 +29,10 @@ use tokio_rustls::rustls::{
 };
 
 use super::password_file;
-use crate::{Outages, StoreError, StoreUrl, address::others_can_read};
+use crate::{
+    Outages, StoreError, StoreUrl,
+    address::{others_can_read, split_query},
+};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -241,7 +244,7 @@ type TlsOptions = BTreeMap<&'static str, String>;
 /// Separates a URL from the values of its options of TLS, which are libpq's.
 fn split_tls_options(url: &str) -> (String, TlsOptions) {
     const NAMES: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
-    let (start, query) = url.split_once('?').unwrap_or((url, ""));
+    let (start, query) = split_query(url);
     let (mut options, mut others) = (TlsOptions::new(), Vec::new());
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -501,7 +504,8 @@ fn verdict(error: &Error) -> Verdict {
         (_, _) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Verdict::Retry(format!(
             "the database is read-only ({text}): give the address of the primary server"
         )),
-        (_, "53" | "58" | "40" | "55") | ("57014" | "25P03", _) => {
+        // The last ones are limits that the server sets to idle sessions and to transactions.
+        (_, "53" | "58" | "40" | "55") | ("57014" | "25P03" | "25P04" | "57P05", _) => {
             Verdict::Retry(format!("the database cannot execute the call now ({text})"))
         }
         (_, "28") => Verdict::Fail(format!("the database refuses the login ({text})")),

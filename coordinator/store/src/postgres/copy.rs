@@ -8,7 +8,9 @@ use scheduler::ledger::fold;
 
 use crate::{
     Observed, StoreError, descriptors,
-    directory::files::{self, DataFiles, Lock, Reading, SECRET, SIGNING_KEY, write_durably},
+    directory::files::{
+        self, DataFiles, LOCK, Lock, MARKER, Reading, SECRET, SIGNING_KEY, write_durably,
+    },
     journal::{JournalEnd, Next, Source, manifest, trust::TrustChain},
     journal_store::{
         Medium as _, Text,
@@ -27,8 +29,9 @@ const BATCH_LINES: usize = 20_000;
 /// Files of a data directory with the same names in a database, one text each.
 const TEXTS: [&str; 3] = [SECRET, SIGNING_KEY, "events.jsonl"];
 
-/// Copies an unused data directory into a database without runs.
-/// Checks every journal first; returns the number of runs.
+/// Copies an unused data directory into a database without runs and keys.
+/// Checks every journal first; returns the number of runs. Runs and keys appear with the last transaction: no
+/// coordinator can serve a part of them.
 pub fn copy_to_database(
     dir: &Path,
     url: &str,
@@ -50,15 +53,22 @@ pub fn copy_to_database(
     let found = recover::find_runs(&data_files)?;
     let store = PgStore::open(url, "queensctl copy", waits)?;
     let mut database = store.medium;
-    if !load::find_runs(&database.link)?.is_empty() || !store.trust.records.is_empty() {
+    let has_runs = !load::find_runs(&database.link)?.is_empty() || !store.trust.records.is_empty();
+    let held = match has_runs {
+        true => Some("it holds runs already"),
+        // Those of a coordinator, which may have distributed its join strings.
+        false => has_keys(&database)?.then_some("it holds keys already"),
+    };
+    if let Some(held) = held {
         let advice = "give an empty database (createdb)";
-        return Err(database.link.lock().server.failed("it holds runs already", advice));
+        return Err(database.link.lock().server.failed(held, advice));
     }
-    let mut term = data_files.last_term()?;
+    let (mut term, mut steps) = (data_files.last_term()?, Vec::new());
     for run in &found {
-        term = term.max(database.import(run, dir)?);
+        let (fence, creation) = database.import(run, dir)?;
+        term = term.max(fence);
+        steps.extend(creation);
     }
-    let mut steps = Vec::new();
     for name in TEXTS {
         if let Some(text) = files::read_text(&dir.join(name))? {
             steps.push(put_named(name, text.trim_end()));
@@ -89,21 +99,25 @@ pub fn copy_to_database(
     Ok(found.len())
 }
 
+fn has_keys(database: &Database) -> Result<bool, StoreError> {
+    let texts = database.texts().all()?;
+    Ok(texts.iter().any(|(name, _)| Path::new(name).starts_with(FOLDER)))
+}
+
 /// Copies a database without running coordinators into an empty or new directory.
-/// Checks every journal first; returns the number of runs.
+/// Checks every journal first; returns the number of runs. The marker comes last: without it no coordinator uses
+/// the directory.
 pub fn copy_to_directory(
     url: &str,
     dir: &Path,
     waits: &mut dyn FnMut(&Observed),
 ) -> Result<usize, StoreError> {
     let data_files = DataFiles::new(dir);
-    let lock = Lock::exclusive(&data_files)?;
-    if !recover::find_runs(&data_files)?.is_empty() {
-        return Err(StoreError::unusable(
-            dir.display(),
-            "it holds runs already",
-            "give an empty or a new directory",
-        ));
+    let lock = Lock::unmarked(&data_files)?;
+    // Also a directory without runs has keys.
+    if files::entries(dir)?.iter().any(|path| path.file_name().is_none_or(|name| name != LOCK)) {
+        let advice = "give an empty or a new directory";
+        return Err(StoreError::unusable(dir.display(), "it is not empty", advice));
     }
     let store = PgStore::open(url, "queensctl copy", waits)?;
     for (name, text) in store.medium.texts().all()? {
@@ -115,18 +129,21 @@ pub fn copy_to_directory(
     let (chain, lines) = TrustChain::new().with(&store.trust.records);
     chain.append(&data_files.trust(), &lines)?;
     write_durably(&data_files.term(), &manifest::encode_term(store.term))?;
+    let folder = data_files.runs();
+    fs::create_dir_all(&folder).map_err(files::failed("create", &folder))?;
     let runs = load::find_runs(&store.medium.link)?;
     for found in &runs {
         store.medium.export(found, &data_files)?;
     }
+    write_durably(&dir.join(MARKER), &manifest::marker())?;
     drop(lock);
     Ok(runs.len())
 }
 
 impl Database {
-    /// Copies a run of directory `dir`, and returns the term of its last line.
-    /// The manifest comes last: it creates the run.
-    fn import(&mut self, found: &FoundRun, dir: &Path) -> Result<u64, StoreError> {
+    /// Copies the lines and rows of a run of directory `dir`.
+    /// Returns the term of its last line, and the statements that create the run.
+    fn import(&mut self, found: &FoundRun, dir: &Path) -> Result<(u64, Vec<Step>), StoreError> {
         let (run, path) = (found.manifest.run, found.files.name());
         let survey = found.survey(&fold::plan_of(&found.manifest)?)?;
         // Removes the rest of an interrupted copy.
@@ -155,8 +172,7 @@ impl Database {
                 steps.push(put_text(text, content.trim_end()));
             }
         }
-        self.transact(steps)?;
-        Ok(end.fence)
+        Ok((end.fence, steps))
     }
 
     /// Copies a run to a data directory. The manifest comes last: it creates the run.
@@ -193,8 +209,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Change, DiskStore, Recheck, RunState, Settings, Store, SymmetricCounts, Trust,
-        conformance::{accepted, lines, manifest, tasks, trust},
+        Change, DiskStore, EntryKind, Recheck, RunState, Settings, Store, SymmetricCounts, Trust,
+        conformance::{accepted, lines, manifest, record, tasks, trust},
         postgres::verify_database,
         verify,
     };
@@ -276,5 +292,45 @@ mod tests {
         );
         let flawed = verify_database(&url, &mut |_| {}).unwrap_err().to_string();
         assert!(flawed.contains("line 7: its checksum"), "{flawed}");
+    }
+
+    #[test]
+    fn an_interrupted_copy_cannot_be_served_and_keys_are_not_replaced() {
+        let Some(server) = Postgres::start(&["fsync=off"]) else {
+            return;
+        };
+        let url = server.database("queens");
+        let dir = tempfile::tempdir().unwrap();
+        let [from, to, used] = ["from", "to", "used"].map(|name| dir.path().join(name));
+        let quiet = &mut |_: &Observed| {};
+        let mut disk = DiskStore::open(&from).unwrap();
+        disk.create(&manifest(1), Recheck::Auto).unwrap();
+        disk.create(&manifest(2), Recheck::Auto).unwrap();
+        disk.apply(&[EntryKind::Accepted.change(record(2, 0, 1, 2))]).unwrap();
+        disk.apply(&[Change::State { run: RunId(2), state: RunState::Paused }]).unwrap();
+        drop(disk);
+        // The copy ends after the first run: the second one has lost its line.
+        let journal = DataFiles::new(&from).run(RunId(2)).journal();
+        let whole = fs::read(&journal).unwrap();
+        fs::write(&journal, "").unwrap();
+        copy_to_database(&from, &url, quiet).unwrap_err();
+        assert_eq!(PgStore::open(&url, "test", quiet).unwrap().runs().unwrap(), []);
+        fs::write(&journal, whole).unwrap();
+        assert_eq!(copy_to_database(&from, &url, quiet).unwrap(), 2);
+        // A coordinator without runs has keys.
+        let with_keys = server.database("keys");
+        let database = PgStore::open(&with_keys, "test", quiet).unwrap();
+        database.secrets().unwrap().write("tokens.json", "[]").unwrap();
+        drop(database);
+        let refused = copy_to_database(&from, &with_keys, quiet).unwrap_err().to_string();
+        assert!(refused.contains("it holds keys already"), "{refused}");
+        drop(DiskStore::open(&used).unwrap());
+        let refused = copy_to_directory(&url, &used, quiet).unwrap_err().to_string();
+        assert!(refused.contains("it is not empty"), "{refused}");
+        // A folder in the place of a file ends the copy after the first files.
+        let text = "INSERT INTO queens.texts (name, content) VALUES ('trust.jsonl/x', '')";
+        server.ask("queens", text);
+        copy_to_directory(&url, &to, quiet).unwrap_err();
+        assert!(to.join(SECRET).exists() && !to.join(MARKER).exists());
     }
 }

@@ -220,6 +220,33 @@ fn a_group_is_committed_once_through_every_outage() {
 }
 
 #[test]
+fn a_call_is_repeated_after_a_limit_of_the_server() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let store = open(&server.database("queens"));
+    // The limits of idle sessions and of transactions.
+    for code in ["57P05", "25P04"] {
+        server.ask("queens", &format!("CREATE SEQUENCE calls_{code}"));
+        // An error does not undo a step of a sequence.
+        let once = format!(
+            "DO $$ BEGIN IF nextval('calls_{code}') = 1 THEN \
+             RAISE EXCEPTION USING ERRCODE = '{code}'; END IF; END $$"
+        );
+        let mut link = store.medium.link.lock();
+        let done = link.call(async |session| session.client.batch_execute(&once).await);
+        assert!(matches!(done, Ok(Some(()))), "{code}: {done:?}");
+    }
+}
+
+#[test]
+fn a_password_with_a_question_mark_hides_no_option() {
+    let url = "postgres://lab:hu?sh@db/q?sslmode=maybe";
+    let error = PgStore::open(url, "test", &mut |_| {}).err().expect("an error").to_string();
+    assert!(error.contains("postgres://lab@db/q: invalid sslmode 'maybe'"), "{error}");
+}
+
+#[test]
 fn permanent_errors_are_one_line() {
     let Some(server) = Postgres::start(&["fsync=off"]) else {
         return;
