@@ -4,7 +4,7 @@ use std::{fmt, fs, num::NonZeroU16, path::PathBuf, pin::Pin, sync::Arc, time::Du
 
 use accelerator::Device;
 use cli::{
-    memory::{self, MemorySize},
+    memory::MemorySize,
     terminal::StatusBar,
     threads::{self, Threads, TooLittleMemory},
 };
@@ -32,7 +32,7 @@ pub struct WorkerConfig {
     ///
     /// The last 15 s, but at most three fifths, are reserved for submitting results.
     pub drain_limit: Duration,
-    /// Time without work after which a worker exits if it has counted; `None`: never.
+    /// Time without work after which a worker exits if it has tried a task; `None`: never.
     ///
     /// The time starts once every run is finished.
     pub idle_timeout: Option<Duration>,
@@ -53,6 +53,9 @@ pub enum SpoolChoice {
     /// Memory only, for a worker that exits with its coordinator.
     Memory,
 }
+
+/// Number of attempts to reserve memory for a plan.
+const ATTEMPTS: u32 = 4;
 
 /// Threads, memory and kernel for counting.
 #[derive(Clone, Copy, Debug)]
@@ -76,15 +79,29 @@ impl ComputeBudget {
     }
 
     /// Reserves memory for tasks of `plan`, and divides the threads into as many crews as it allows.
-    pub(crate) fn reserved_crews(&self, plan: &Plan) -> Result<Crews, TooLittleMemory> {
-        let crews = self.crews(plan)?;
-        let wanted = crews.memory_bytes();
-        match memory::reserve(wanted) {
+    ///
+    /// `reserve` takes the wanted bytes and returns the reserved ones. If they are too few, `give_back` frees them
+    /// and waits: processes that reserve at the same moment may each hold a part that is too small.
+    pub(crate) fn reserved_crews(
+        &self,
+        plan: &Plan,
+        reserve: impl Fn(u64) -> u64,
+        give_back: impl Fn(),
+    ) -> Result<Crews, TooLittleMemory> {
+        let full = self.crews(plan)?;
+        let wanted = full.memory_bytes();
+        let attempt = || match reserve(wanted) {
             given if given < wanted => {
-                Self { memory: MemorySize::at_least(given), ..*self }.crews(plan)
+                let less = Self { memory: MemorySize::at_least(given), ..*self };
+                less.crews(plan).inspect_err(|_| give_back())
             }
-            _ => Ok(crews),
+            _ => Ok(full),
+        };
+        let mut crews = attempt();
+        for _ in 1..ATTEMPTS {
+            crews = crews.or_else(|_| attempt());
         }
+        crews
     }
 
     /// Checks that the memory suffices for at least one board.
@@ -167,7 +184,33 @@ fn hash(name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::testing::{budget, plan};
+
+    #[test]
+    fn memory_that_is_too_little_is_given_back_before_the_next_attempt() {
+        let (budget, plan) = (budget(2), plan(10));
+        let crews = budget.crews(&plan);
+        let wanted = crews.as_ref().unwrap().memory_bytes();
+        for failures in [0, 1, ATTEMPTS - 1, ATTEMPTS] {
+            let (attempts, held) = (Cell::new(0_u32), Cell::new(0_u64));
+            let reserve = |bytes: u64| {
+                assert_eq!((bytes, held.get()), (wanted, 0));
+                attempts.set(attempts.get() + 1);
+                held.set(if attempts.get() > failures { wanted } else { 1 });
+                held.get()
+            };
+            let reserved = budget.reserved_crews(&plan, reserve, || held.set(0));
+            if failures < ATTEMPTS {
+                assert_eq!((&reserved, held.get()), (&crews, wanted), "after {failures}");
+            } else {
+                assert_eq!((reserved.is_err(), held.get()), (true, 0), "others need the memory");
+            }
+            assert_eq!(attempts.get(), ATTEMPTS.min(failures + 1));
+        }
+    }
 
     #[test]
     fn hashes_are_stable_and_differ_by_name() {

@@ -86,7 +86,7 @@ pub fn spool_line(bytes: &[u8]) {
 
 /// Serves a coordinator until `shutdown` resolves or the worker is idle.
 ///
-/// A worker that has counted is idle once every run is finished and the idle timeout has passed without
+/// A worker that has tried a task is idle once every run is finished and the idle timeout has passed without
 /// work. Before each exit the worker drains: it completes tasks that will finish within the drain limit,
 /// releases the others and submits every result. If the coordinator cannot be reached, the worker continues
 /// to count and retries forever. Needs a Tokio runtime with I/O and time.

@@ -213,7 +213,7 @@ impl fmt::Display for MemorySize {
 /// Divisor of the free memory: the part that a count leaves to others.
 const FREE_PART: u64 = 5;
 
-/// Bytes that are left in any case.
+/// Bytes that are left in any case, but at most a quarter of the total.
 const MIN_LEFT: u64 = 16 * STEP;
 
 /// Bytes that a process takes at a time.
@@ -244,15 +244,16 @@ fn reserve_of_process() -> MutexGuard<'static, Reserve> {
 
 /// Reserves memory for counts that use up to `wanted` bytes together; returns how much they may use.
 ///
-/// It is less if the process would leave less than a fifth of the free memory to others. What other
-/// processes reserve meanwhile is not free.
+/// It is less if the process would leave less than a fifth of the free memory to others, and less than 256 MiB or a
+/// quarter of the total. What other processes reserve meanwhile is not free.
 pub fn reserve(wanted: u64) -> u64 {
     let Some(resident) = resident().filter(|_| wanted >= LARGE) else { return wanted };
     let mut reserve = reserve_of_process();
     let before = *reserve.before.get_or_insert(resident);
     let held = || self::resident().unwrap_or(u64::MAX).saturating_sub(before);
     let free = || AvailableMemory::of_this_process().free();
-    let given = take_steps(wanted, held, free, || {
+    let MemorySize(quarter) = AvailableMemory::of_this_process().quarter();
+    let given = take_steps(wanted, MIN_LEFT.min(quarter), held, free, || {
         // Written, because the system hands out memory when it is first written.
         reserve.steps.push(vec![1; usize::try_from(STEP).unwrap_or(usize::MAX)]);
     });
@@ -292,12 +293,13 @@ fn exchange() {
 /// Takes steps until the process holds `wanted` bytes, or would leave too little; returns the bytes.
 fn take_steps(
     wanted: u64,
+    min_left: u64,
     held: impl Fn() -> u64,
     free: impl Fn() -> Option<u64>,
     mut take: impl FnMut(),
 ) -> u64 {
     // Several processes may take a step of the same memory before they see each other.
-    let Some(left) = free().map(|free| (free / FREE_PART).max(MIN_LEFT)) else { return wanted };
+    let Some(left) = free().map(|free| (free / FREE_PART).max(min_left)) else { return wanted };
     loop {
         let held = held();
         if held >= wanted {
@@ -409,13 +411,13 @@ mod tests {
         assert_eq!(AvailableMemory::default().check(MemorySize(1 << 50), "1024TiB"), Ok(()));
     }
 
-    /// A machine's free memory, and the bytes that processes get which reserve at the same moment.
-    fn reserved_at_once(free: u64, wanted: &[u64]) -> (u64, Vec<u64>) {
+    /// The free memory of a machine with this total, and the bytes that processes get which reserve at the same moment.
+    fn reserved_at_once(total: u64, wanted: &[u64]) -> (u64, Vec<u64>) {
         use std::sync::{
             Barrier,
             atomic::{AtomicU64, Ordering::SeqCst},
         };
-        let (free, start) = (AtomicU64::new(free), Barrier::new(wanted.len()));
+        let (free, start) = (AtomicU64::new(total), Barrier::new(wanted.len()));
         let given = thread::scope(|scope| {
             let processes: Vec<_> = wanted
                 .iter()
@@ -427,7 +429,9 @@ mod tests {
                             held.fetch_add(STEP, SeqCst);
                             free.fetch_sub(STEP, SeqCst);
                         };
-                        take_steps(wanted, || held.load(SeqCst), || Some(free.load(SeqCst)), take)
+                        let min_left = MIN_LEFT.min(total / 4);
+                        let (held, free) = (|| held.load(SeqCst), || Some(free.load(SeqCst)));
+                        take_steps(wanted, min_left, held, free, take)
                     })
                 })
                 .collect();
@@ -438,16 +442,23 @@ mod tests {
 
     #[test]
     fn processes_that_reserve_at_the_same_moment_do_not_overcommit() {
-        const FREE: u64 = 20 << 30;
+        const TOTAL: u64 = 20 << 30;
         for number in [1, 2, 6] {
-            let (left, given) = reserved_at_once(FREE, &vec![16 << 30; number]);
-            assert_eq!(left + given.iter().sum::<u64>(), FREE, "all that is used was free");
+            let (left, given) = reserved_at_once(TOTAL, &vec![16 << 30; number]);
+            assert_eq!(left + given.iter().sum::<u64>(), TOTAL, "all that is used was free");
             // Each may take a step after another saw the same memory.
             assert!(left + number as u64 * STEP >= MIN_LEFT, "{left}: {given:?}");
             assert!(given.iter().any(|given| *given > 0), "{given:?}");
         }
         // Processes that need little get it.
-        assert_eq!(reserved_at_once(FREE, &[1 << 30; 6]).1, [1 << 30; 6]);
+        assert_eq!(reserved_at_once(TOTAL, &[1 << 30; 6]).1, [1 << 30; 6]);
+    }
+
+    #[test]
+    fn a_small_container_has_memory_for_a_small_count() {
+        assert_eq!(reserved_at_once(280 << 20, &[100 << 20]).1, [100 << 20]);
+        let (left, given) = reserved_at_once(280 << 20, &[280 << 20]);
+        assert!(left >= 70 << 20 && given[0] > 100 << 20, "{left}: {given:?}");
     }
 
     #[test]

@@ -124,6 +124,8 @@ pub(super) struct Pace {
     pub(super) period: Duration,
     /// Whether the last call requested work in vain: an early call would be useless.
     starved: bool,
+    /// Whether the last call submitted results in vain: the next one would, too.
+    refused: bool,
     /// Number of consecutive failed calls.
     pub(super) failures: u32,
     /// Time of the next call after a failed one.
@@ -144,8 +146,8 @@ pub(super) struct SyncDemand {
 impl Pace {
     /// Creates a pace whose first call is due now.
     pub(super) fn new(now: Instant) -> Self {
-        let (period, starved) = (FIRST_PERIOD, false);
-        Self { last: now, expected: now, period, starved, failures: 0, retry: None }
+        let (period, starved, refused) = (FIRST_PERIOD, false, false);
+        Self { last: now, expected: now, period, starved, refused, failures: 0, retry: None }
     }
 
     /// Returns when the next call is due.
@@ -153,7 +155,8 @@ impl Pace {
         if let Some(retry) = self.retry {
             return retry;
         }
-        if !(demand.news || demand.low && !self.starved) {
+        let (news, low) = (demand.news && !self.refused, demand.low && !self.starved);
+        if !news && !low {
             return self.expected;
         }
         // A worker with enough work batches results, for longer if the period is long; a worker that
@@ -170,10 +173,13 @@ impl Pace {
     }
 
     /// Notes a reply; the coordinator expects the next call after `next`.
-    pub(super) fn answered(&mut self, now: Instant, next: Duration, starved: bool) {
+    ///
+    /// `starved` if it granted no requested work; `refused` if it acknowledged no submitted result.
+    pub(super) fn answered(&mut self, now: Instant, next: Duration, starved: bool, refused: bool) {
         self.period = next.max(MIN_INTERVAL);
         self.expected = now + self.period;
         self.starved = starved;
+        self.refused = refused;
         self.failures = 0;
     }
 
@@ -293,7 +299,7 @@ mod tests {
     fn served(period: u64, starved: bool, now: Instant) -> Pace {
         let mut pace = Pace::new(now);
         pace.started(now);
-        pace.answered(now, ms(period), starved);
+        pace.answered(now, ms(period), starved, false);
         pace
     }
 
@@ -320,6 +326,24 @@ mod tests {
             let demand = SyncDemand { news, low, backlog_time: ms(lasts) };
             let pace = served(period, starved, now);
             assert_eq!(pace.due(demand), now + ms(wait), "{period} {starved} {demand:?}");
+        }
+    }
+
+    #[test]
+    fn refused_results_do_not_make_a_call_early() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        pace.started(now);
+        for (starved, refused, low, wait) in [
+            (true, true, true, 15_000),
+            (false, true, false, 15_000),
+            // Work may still be missing.
+            (false, true, true, 25),
+            (true, false, true, 25),
+        ] {
+            pace.answered(now, PERIOD, starved, refused);
+            let demand = SyncDemand { news: true, low, backlog_time: Duration::ZERO };
+            assert_eq!(pace.due(demand), now + ms(wait), "{starved} {refused} {low}");
         }
     }
 }

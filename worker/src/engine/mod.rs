@@ -112,6 +112,8 @@ pub struct WorkerEngine {
     all_runs_finished: bool,
     /// Whether leases were released since the last call started.
     released: bool,
+    /// Whether a task was counted or failed in this process.
+    has_tried: bool,
     /// Leases of tasks that could not be counted, until the coordinator knows.
     failed: Vec<LeaseKey>,
     /// How many of these the current call names.
@@ -143,6 +145,7 @@ impl WorkerEngine {
             idle_since: None,
             all_runs_finished: false,
             released: false,
+            has_tried: false,
             failed: Vec::new(),
             failed_sent: 0,
             calling: None,
@@ -217,6 +220,7 @@ impl WorkerEngine {
         if let Some(drain) = &mut self.drain {
             drain.changed();
         }
+        self.has_tried |= !matches!(outcome, JobOutcome::Cancelled);
         match outcome {
             JobOutcome::Counted(count) => {
                 self.demand.note(work.cost, duration, threads);
@@ -321,7 +325,10 @@ impl WorkerEngine {
         if starved {
             self.log_idle(&reply.reason, now);
         }
-        self.pace.answered(now, Duration::from_millis(reply.next_sync_ms), starved);
+        // The coordinator answers each result of a worker that it admits.
+        let refused = self.outbox.is_sending() && reply.acknowledgements.is_empty();
+        let next = Duration::from_millis(reply.next_sync_ms);
+        self.pace.answered(now, next, starved, refused);
         self.demand.set_period(self.pace.period);
         let is_open = !reply.grants.is_empty() || self.has_news();
         let progress = self.outbox.len() <= unacknowledged / 2;
@@ -447,11 +454,10 @@ impl WorkerEngine {
 
     /// Returns when the idle timeout expires, also if the coordinator is gone by then.
     ///
-    /// A worker that has not counted anything yet was started early, and stays. Until all runs are known to
+    /// A worker that has not tried any task yet was started early, and stays. Until all runs are known to
     /// be finished, an unreachable coordinator may only be restarting.
     fn idle_until(&mut self, now: Instant) -> Option<Instant> {
-        let has_counted = self.summary.counted > 0;
-        let is_idle = self.held() == 0 && has_counted && self.all_runs_finished;
+        let is_idle = self.held() == 0 && self.has_tried && self.all_runs_finished;
         if self.drain.is_some() || !is_idle {
             self.idle_since = None;
             return None;

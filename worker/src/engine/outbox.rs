@@ -89,6 +89,11 @@ impl Outbox {
         (partials, later)
     }
 
+    /// Returns whether the current call has results.
+    pub(super) fn is_sending(&self) -> bool {
+        !self.sending.is_empty()
+    }
+
     /// Notes that the current call failed.
     pub(super) fn lost(&mut self) {
         self.sending.clear();

@@ -156,6 +156,8 @@ pub(super) struct Contents {
     pub(super) self_tests: SelfTests,
     /// Numbers of the damaged lines.
     pub(super) damaged: Vec<usize>,
+    /// Whether the last line was torn.
+    pub(super) is_torn: bool,
     /// Number of bytes up to the end of the last whole line.
     whole_bytes: u64,
 }
@@ -200,7 +202,8 @@ impl Contents {
         damaged.sort_unstable();
         let grants = grants.into_iter().filter_map(|line| granted(&header, spec, line)).collect();
         let partials = partials.into_iter().map(|(partial, _)| partial).collect();
-        Ok(Self { header, grants, partials, self_tests, damaged, whole_bytes })
+        let is_torn = whole_bytes < bytes.len() as u64;
+        Ok(Self { header, grants, partials, self_tests, damaged, is_torn, whole_bytes })
     }
 }
 
@@ -399,6 +402,7 @@ mod tests {
         assert_eq!(read.partials, [one.0, two.0]);
         assert_eq!(read.damaged, [4, 5]);
         assert_eq!(read.whole_bytes, (joined.len() - torn.len()) as u64);
+        assert!(read.is_torn && !Contents::parse(&start).unwrap().is_torn);
         let foreign = package(&Header { run: RunId(9), ..header }, &[]);
         assert!(Contents::parse(&[start, foreign].concat()).unwrap_err().contains("several"));
         assert!(Contents::parse(b"").unwrap_err().contains("no valid header"));

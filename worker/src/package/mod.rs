@@ -271,8 +271,9 @@ impl Count {
         progress: Option<PathBuf>,
         late: bool,
     ) -> Result<Self, PackageError> {
-        let Contents { header, grants, damaged, .. } = Contents::read(package)?;
-        if !damaged.is_empty() {
+        let Contents { header, grants, damaged, is_torn, .. } = Contents::read(package)?;
+        // A crash may tear the last line of results, but a torn package is an incomplete copy.
+        if is_torn || !damaged.is_empty() {
             return Err(PackageError::at(package, "it is damaged: copy it again"));
         }
         if header.return_unix_ms <= now_unix_ms() && !late {
@@ -527,6 +528,16 @@ impl Submission {
             return Err(PackageError::at(&secret_file, "the secret of another package"));
         }
         let client = Client::new(coordinator, Identity::fixed(secret), &path);
+        self.submit_by(&client, &grants, keep).await
+    }
+
+    /// Submits the results to the coordinator of a client.
+    async fn submit_by(
+        &self,
+        client: &Client,
+        grants: &[Grant],
+        keep: bool,
+    ) -> Result<Submitted, PackageError> {
         let counted: BTreeSet<_> = self.partials.iter().map(|partial| partial.lease).collect();
         let missing = grants.iter().map(|grant| grant.lease).filter(|of| !counted.contains(of));
         let missing: Vec<_> = missing.collect();
@@ -542,10 +553,18 @@ impl Submission {
         while is_first || parts.peek().is_some() {
             is_first = false;
             let partials = parts.next().unwrap_or_default().to_vec();
+            let sent = partials.len();
             let later = parts.clone().flatten().map(|partial| partial.lease);
             let held = client.request(missing.iter().copied().chain(later));
             let request = SyncRequest { partials, draining: true, self_test, ..held };
             let reply = client.call(request).await?;
+            if reply.acknowledgements.len() < sent {
+                // It answers each result of a package that it admits.
+                let (coordinator, why) = (&client.transport.coordinator, reply.reason);
+                return Err(PackageError(format!(
+                    "coordinator {coordinator} did not take the results: {why}"
+                )));
+            }
             let is_revoked = |of: &&LeaseKey| reply.revoked.iter().any(|gone| gone.lease == **of);
             let gone = missing.iter().filter(is_revoked).count();
             submitted.others = (missing.len() - gone, gone);
@@ -595,19 +614,68 @@ mod tests {
     use super::*;
     use crate::{
         engine::{Failure, JobOutcome, PoolCommand, WorkerEngine},
-        testing::{grant, plan, result, settings},
+        testing::{acknowledge, grant, plan, quiet, result, sample_partial, settings},
     };
 
-    #[test]
-    fn a_task_that_a_machine_cannot_count_is_tried_once_and_left_out() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("lab.package");
+    /// Returns the header of a package of three tasks, and its tasks.
+    fn package() -> (Header, Vec<Grant>) {
         let plan = plan(10);
         let grants: Vec<_> = (0..3).map(|task| grant(&plan, task)).collect();
-        let header = Header::of(WorkerId(1), String::new(), &grants).unwrap();
-        fs::write(&path, file::package(&header, &grants)).unwrap();
-        let mut count = Count::open(&path, None, &results_file(&path, None), None, true).unwrap();
+        (Header::of(WorkerId(1), String::new(), &grants).unwrap(), grants)
+    }
+
+    fn open(path: &Path, bytes: &[u8]) -> Result<Count, PackageError> {
+        fs::write(path, bytes).unwrap();
+        Count::open(path, None, &results_file(path, None), None, true)
+    }
+
+    #[test]
+    fn a_package_that_was_copied_in_part_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("lab.package");
+        let (header, grants) = package();
+        let whole = file::package(&header, &grants);
+        let start = file::package(&header, &[]).len();
+        for end in [start + 1, whole.len() - 20, whole.len() - 1] {
+            let error = open(&path, &whole[..end]).unwrap_err().to_string();
+            assert!(error.contains("damaged: copy it again"), "{error}");
+        }
+        assert_eq!(open(&path, &whole).unwrap().numbers(), (3, 3));
+    }
+
+    #[tokio::test]
+    async fn results_that_the_coordinator_does_not_answer_are_not_submitted() {
+        let (header, grants) = package();
+        let partial = |grant: &Grant| Partial { lease: grant.lease, ..sample_partial(0, 1) };
+        let partials = grants[..2].iter().map(partial).collect();
+        let (self_tests, files) = (SelfTests::default(), Vec::new());
+        let submission = Submission { header, partials, self_tests, files };
+        for is_admitted in [false, true] {
+            let coordinator = InProcess::new(move |request: SyncRequest| async move {
+                let mut reply = SyncReply { reason: "a limit".to_owned(), ..quiet() };
+                if is_admitted {
+                    let sent = request.partials.iter();
+                    let answers = sent.map(|of| acknowledge(&of.lease, Verdict::Accepted));
+                    reply.acknowledgements = answers.collect();
+                }
+                Some(reply)
+            });
+            let coordinator = Coordinator::InProcess(coordinator);
+            let transport = Transport::new(coordinator, Identity::default());
+            let client = Client { transport, info: WorkerInfo::default() };
+            let submitted = submission.submit_by(&client, &grants, false).await;
+            match is_admitted {
+                true => assert_eq!(submitted.unwrap().to_string(), "2 results accepted"),
+                false => assert!(submitted.unwrap_err().to_string().ends_with(": a limit")),
+            }
+        }
+    }
+
+    /// Counts the tasks of a package, except for those that fail; returns the tried ones.
+    fn tried(count: &mut Count, fails: impl Fn(u64) -> bool) -> Vec<u64> {
+        let plan = count.plan().clone();
         let mut now = Instant::now();
+        let latest = now + Duration::from_secs(3_600);
         let mut engine = WorkerEngine::new(settings(Some(Vec::new())), now);
         engine.handle_self_test_passed();
         let mut tried = Vec::new();
@@ -624,9 +692,9 @@ mod tests {
                     PoolCommand::Count(work) => {
                         let task = work.lease.task.task.0;
                         tried.push(task);
-                        let outcome = match task {
-                            1 => JobOutcome::Failed(Failure::Overflow),
-                            _ => JobOutcome::Counted(4),
+                        let outcome = match fails(task) {
+                            true => JobOutcome::Failed(Failure::Overflow),
+                            false => JobOutcome::Counted(4),
                         };
                         engine.handle_job_finished(result(&plan, task, outcome), now);
                     }
@@ -634,11 +702,24 @@ mod tests {
                 }
             } else {
                 now = engine.poll_timeout(now).expect("it continues");
+                assert!(now < latest, "it ends");
                 engine.handle_timeout(now);
             }
         }
         tried.sort_unstable();
-        assert_eq!(tried, [0, 1, 2]);
-        assert_eq!((count.numbers(), count.has_tried_all()), ((1, 3), true));
+        tried
+    }
+
+    #[test]
+    fn a_task_that_a_machine_cannot_count_is_tried_once_and_left_out() {
+        let home = tempfile::tempdir().unwrap();
+        let (header, grants) = package();
+        let bytes = file::package(&header, &grants);
+        for (name, first_failing, failing) in [("one", 2, 1), ("all", 0, 3)] {
+            let path = home.path().join(format!("{name}.package"));
+            let mut count = open(&path, &bytes).unwrap();
+            assert_eq!(tried(&mut count, |task| task >= first_failing), [0, 1, 2]);
+            assert_eq!((count.numbers(), count.has_tried_all()), ((failing, 3), true), "{name}");
+        }
     }
 }

@@ -21,7 +21,7 @@ use std::{
 
 use accelerator::{Device, DeviceError};
 use cli::{
-    memory::{MemorySize, end_reservation},
+    memory::{MemorySize, end_reservation, reserve},
     threads::TooLittleMemory,
 };
 use common::{
@@ -103,6 +103,11 @@ const SELF_TEST_SHARE: u64 = 16;
 
 /// Time without a job after which a thread frees its counters: a paused or idle worker needs no memory.
 const KEEP_COUNTERS: Duration = Duration::from_secs(10);
+
+/// Maximum time until memory that was too little is reserved again.
+///
+/// Processes wait for a random part of it, so that they do not all reserve at the same moment again.
+const MAX_PAUSE: Duration = Duration::from_secs(3);
 
 /// The next step of a thread.
 enum Next {
@@ -230,7 +235,11 @@ impl Shared {
     /// Reserves memory for tasks of a plan, and divides the threads into crews.
     fn divide(&self, plan: &Plan) -> Result<Crews, TooLittleMemory> {
         let budget = &self.budget;
-        let crews = budget.reserved_crews(plan)?;
+        let crews = budget.reserved_crews(plan, reserve, || {
+            end_reservation();
+            release_to_os();
+            std::thread::sleep(MAX_PAUSE.mul_f64(rand::random()));
+        })?;
         let (spec, threads) = (plan.spec(), plural(budget.threads.get(), "thread"));
         tracing::info!(
             "N = {} by method {}: {threads}, {}: {crews}",

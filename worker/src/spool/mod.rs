@@ -283,8 +283,17 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<File> {
     file.sync_all()?;
     fs::rename(&new, path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    sync_folder(folder.unwrap_or(Path::new(".")))?;
     Ok(file)
+}
+
+/// Makes the entries of a folder durable.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(not(unix)) {
+        // Elsewhere folders cannot be opened as files.
+        return Ok(());
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// A file that exists from a failed self-test until the coordinator knows of it and has all results.
@@ -309,7 +318,7 @@ impl FailureMark {
     pub(crate) fn set(&mut self) {
         self.is_set = true;
         let directory = self.path.parent().unwrap_or(&self.path);
-        let created = File::create(&self.path).and_then(|_| File::open(directory)?.sync_all());
+        let created = File::create(&self.path).and_then(|_| sync_folder(directory));
         if let Err(error) = created {
             tracing::error!("cannot create {}: {error}", self.path.display());
         }
