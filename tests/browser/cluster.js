@@ -11,6 +11,8 @@ import { chromium, firefox } from 'playwright-core';
 const programs = process.env.QUEENS_PROGRAMS ?? new URL('../../target/debug', import.meta.url).pathname;
 const program = (name) => join(programs, name);
 const browserPath = process.env.QUEENS_CHROMIUM ?? '/usr/bin/chromium';
+// Limit after which a test reports that a browser hangs, in milliseconds. Playwright's is too short for a busy machine.
+export const patience = 600_000;
 export const firefoxPath = process.env.QUEENS_FIREFOX ?? '/usr/bin/firefox-esr';
 
 export async function browser() {
@@ -18,11 +20,13 @@ export async function browser() {
   // The system may choose a port that the browser blocks because another protocol uses it.
   const ports = '1719,1720,1723,2049,3659,4045,4190,5060,5061,6000,6566,6665,6666,6667,6668,6669,6679,6697,10080';
   const args = ['--no-sandbox', `--explicitly-allowed-ports=${ports}`];
-  return chromium.launch({ executablePath: browserPath, args });
+  return chromium.launch({ executablePath: browserPath, args, timeout: patience });
 }
 
 // Launches Debian's Firefox. It does not know all commands of Playwright 1.65.
-export function launchFirefox() { return firefox.launch({ channel: 'moz-firefox', executablePath: firefoxPath }); }
+export function launchFirefox() {
+  return firefox.launch({ channel: 'moz-firefox', executablePath: firefoxPath, timeout: patience });
+}
 
 export class Cluster {
   static async start(args) {

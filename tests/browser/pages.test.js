@@ -5,7 +5,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Cluster, browser, firefoxPath, launchFirefox, visit } from './cluster.js';
+import { Cluster, browser, firefoxPath, launchFirefox, patience, visit } from './cluster.js';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const phone = { width: 390, height: 844 };
@@ -16,6 +16,7 @@ after(async () => { await chrome?.close(); });
 // Opens a page; records its requests, errors and bytes.
 async function open(url, options = {}, browser = chrome) {
   const context = await browser.newContext({ viewport: phone, ...options });
+  context.setDefaultTimeout(patience);
   const page = await context.newPage();
   page.requested = [];
   page.errors = [];
@@ -327,7 +328,8 @@ test('HTTPS: a viewer\'s token in both themes, a one-time link, and secure cooki
 });
 
 test('the first screen of a desktop shows figures, board and map, and copied numbers have all digits', async () => {
-  const cluster = await Cluster.start(['--n', '19', '--task-cost', '100000']);
+  // The run is long enough not to end before it is paused.
+  const cluster = await Cluster.start(['--n', '21', '--task-cost', '100000']);
   try {
     cluster.worker('one');
     const page = await open(await cluster.link(), { viewport: { width: 1280, height: 800 }, permissions: ['clipboard-read', 'clipboard-write'] });
@@ -554,7 +556,7 @@ async function countAlone(browser) {
     await cluster.line(/N = 18: 666,090,624 solutions/);
     await waitForText(page, '#state', /Waiting: /);
     assert.deepEqual(page.requested.filter((url) => !url.startsWith(cluster.url)), [], 'external requests');
-    await cluster.queensctl(['wait', 'last', '--max-wait', '60s']);
+    await cluster.queensctl(['wait', 'last', '--max-wait', '600s']);
   } finally { await cluster.stop(); }
 }
 
@@ -562,6 +564,54 @@ test('a tab of Firefox counts a board alone, through a reload, a lost network an
   if (!existsSync(firefoxPath)) return t.skip(`NOT TESTED: ${firefoxPath} not found; apt-get install firefox-esr`);
   const firefox = await launchFirefox();
   try { await countAlone(firefox); } finally { await firefox.close(); }
+});
+
+test('a second tab waits for the first, and sends the results that the first kept', async () => {
+  const cluster = await Cluster.start(['--n', '19', '--method', 'frames', '--task-cost', '20000', '--volunteers']);
+  try {
+    const first = await count(cluster);
+    await waitForText(first, '#tasks', /^[1-9]\d*$/);
+    const second = await first.context().newPage();
+    const calls = [];
+    second.on('request', (request) => { if (request.url().endsWith('/count/sync')) calls.push(request); });
+    await second.goto(`${cluster.url}/count`);
+    await waitForText(second, '#problem', /^another tab/);
+    // The first tab counts the rest of its package without a connection.
+    await first.route('**/count/sync', (route) => route.abort());
+    await waitForText(first, '#problem', /^no connection/);
+    await waitForText(first, '#state', / 0 of 0 tasks\. [1-9]\d* results /);
+    const unsent = await first.evaluate(() => new Promise((done) => {
+      indexedDB.open('queens').onsuccess = ({ target: { result: database } }) => {
+        const read = database.transaction('kept').objectStore('kept').get('state');
+        read.onsuccess = () => done(read.result.results.map(({ proof }) => proof));
+      };
+    }));
+    assert.ok(unsent.length > 0);
+    assert.equal(calls.length, 0, 'calls without the lock');
+    await first.close();
+    // The browser releases the lock of a closed tab some time later.
+    await second.evaluate('navigator.locks.request("queens", () => {})');
+    await Promise.all([second.waitForRequest('**/count/sync'), second.locator('#start').click()]);
+    const lines = calls[0].postDataJSON().lines.trim().split('\n').map((line) => JSON.parse(line));
+    assert.deepEqual(lines.filter(({ finished }) => finished).map(({ finished }) => finished.proof), unsent);
+    const { acknowledged } = await (await calls[0].response()).json();
+    assert.deepEqual(acknowledged.map(({ accepted }) => accepted), unsent.map(() => true));
+  } finally { await cluster.stop(); }
+});
+
+test('a tab whose counter does not load tries again', async () => {
+  const cluster = await Cluster.start(['--n', '19', '--method', 'frames', '--task-cost', '20000', '--volunteers']);
+  try {
+    // The script of a worker, and the code that the script fetches.
+    await Promise.all([/\/counter\.js$/, /\/counter\.wasm\?/].map(async (part) => {
+      const page = await open(`${cluster.url}/count`);
+      await page.route(part, (route) => route.abort());
+      await page.locator('#start').click();
+      await waitForText(page, '#problem', /^the counter did not load/);
+      await page.unroute(part);
+      await waitForText(page, '#tasks', /^[1-9]\d*$/);
+    }));
+  } finally { await cluster.stop(); }
 });
 
 test('a tab and a native worker count a board together, and both get their credit', async () => {

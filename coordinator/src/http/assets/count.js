@@ -10,6 +10,7 @@
   // A problem of this machine, shown until the next start.
   let fault = '';
   let running = false;
+  let turn = null;
   let release = null;
   let timer = 0;
   let calling = null;
@@ -28,11 +29,38 @@
     return show('this browser cannot count: use a current one on a desktop, not in a private window');
   }
   const kept = { secret: null, name: 'visitor', named: false, chosen: { name: 'visitor', named: false }, header: null, tasks: [], results: [], running: false, done: 0, solutions: '0', run: '', inRun: 0 };
-  Object.assign(kept, await opened(database.transaction('kept').objectStore('kept').get('state')));
-  function keep() {
+  const stored = () => opened(database.transaction('kept').objectStore('kept').get('state'));
+  Object.assign(kept, await stored());
+  async function keep() {
     const change = database.transaction('kept', 'readwrite');
     change.objectStore('kept').put(kept, 'state');
     return new Promise((done, failed) => { change.oncomplete = done; change.onabort = () => failed(change.error); });
+  }
+
+  // --- One tab at a time
+  // Two tabs would count the same tasks, and each would overwrite what the other keeps. So a tab calls and keeps only
+  // while it has the lock, and first reads what another one kept. Only secure pages have locks.
+  function take() {
+    turn ??= new Promise((done, failed) => {
+      const hold = async (lock) => {
+        if (!lock) throw new Error('another tab of this browser counts or sends results: stop or close it');
+        Object.assign(kept, await stored());
+        done();
+        return new Promise((over) => { release = over; });
+      };
+      const held = navigator.locks ? navigator.locks.request('queens', { ifAvailable: true }, hold) : hold(true);
+      held.catch((error) => { turn = null; failed(error); });
+    });
+    return turn;
+  }
+  // Results that could not be kept are only in this tab, which then keeps the lock too.
+  function give() {
+    const given = turn;
+    keep().then(() => {
+      if (turn !== given || running || calling) return;
+      turn = null;
+      release();
+    }, () => {});
   }
 
   // --- Lines of a package
@@ -107,9 +135,16 @@
   function sync() {
     calling ??= call().catch((error) => {
       problem = error instanceof TypeError || error.name === 'TimeoutError' ? 'no connection to the server; counting goes on, and the results are kept' : error.message;
-    }).finally(() => { calling = null; draw(); assign(); });
+    }).finally(() => {
+      calling = null;
+      draw();
+      assign();
+      if (!running) give();
+    });
     return calling;
   }
+  // Without the lock, the tab that has it sends the results.
+  function send() { take().then(sync, () => {}); }
 
   // --- Cores
   const cores = () => Math.max(1, Math.min(64, Number(at('cores').value) || 1));
@@ -125,15 +160,24 @@
       worker.part = 0;
       workers.add(worker);
       worker.onmessage = ({ data }) => heard(worker, data);
-      worker.onerror = () => heard(worker, { problem: 'the counter did not start: reload the page' });
+      worker.onerror = () => heard(worker, { lost: true });
       const counter = document.body.dataset.counter;
       worker.postMessage({ counter: new URL(counter, location.href).href, header: kept.header, task, memory: MEMORY });
     }
     if (kept.tasks.length > 0 || waiting || timer) return;
-    timer = setTimeout(() => { timer = 0; sync(); }, Math.max(0, called + 1000 - Date.now()));
+    timer = setTimeout(() => { timer = 0; if (running) sync(); }, Math.max(0, called + 1000 - Date.now()));
   }
   const idle = new Set();
-  async function heard(worker, { part, task, count, us, problem: failed }) {
+  async function heard(worker, { part, task, count, us, problem: failed, lost }) {
+    // A stopped worker may have sent something before.
+    if (!workers.has(worker)) return;
+    // The next call assigns the task to a new worker: by then the network may be back.
+    if (lost) {
+      workers.delete(worker);
+      worker.terminate();
+      problem = 'the counter did not load; this tab tries again';
+      return draw();
+    }
     if (failed) { fault = failed; return stop(); }
     if (part !== undefined) { worker.part = part; return draw(); }
     const { epoch, granted_unix_ms, proof, orientation } = task;
@@ -157,14 +201,14 @@
     workers.clear();
     idle.clear();
   }
-  function start() {
+  function start(chosen = kept.chosen) {
+    kept.chosen = chosen;
     [running, kept.running, problem, fault] = [true, true, '', ''];
     sync();
   }
   function stop() {
     [running, kept.running] = [false, false];
     halt();
-    release?.();
     keep();
     sync();
   }
@@ -208,19 +252,12 @@
   at('stop').addEventListener('click', stop);
   at('settings').addEventListener('submit', (event) => {
     event.preventDefault();
-    kept.chosen = { name: at('name').value || 'visitor', named: at('named').checked };
-    begin();
+    begin({ name: at('name').value || 'visitor', named: at('named').checked });
   });
-  // Two tabs would count the same tasks. Only secure pages have locks.
-  function begin() {
-    if (!navigator.locks) return start();
-    navigator.locks.request('queens', { ifAvailable: true }, (lock) => {
-      if (!lock) { fault = 'another tab of this browser counts already'; return draw(); }
-      start();
-      return new Promise((over) => { release = over; });
-    });
+  function begin(chosen) {
+    take().then(() => start(chosen), (error) => { fault = error.message; draw(); });
   }
-  setInterval(() => { if (running || kept.results.length) sync(); }, CALL_MS);
+  setInterval(() => { if (running || kept.results.length) send(); }, CALL_MS);
   draw();
-  if (kept.running) begin(); else sync();
+  if (kept.running) begin(); else send();
 })();

@@ -37,6 +37,8 @@ onmessage = async ({ data: { counter, header, task, memory } }) => {
     const us = Math.round(1000 * (performance.now() - began));
     postMessage({ task, count: BigInt.asUintN(64, wasm.count()).toString(), us });
   } catch (error) {
+    // The code could not be fetched; a later try may succeed.
+    if (!wasm && error instanceof TypeError) return postMessage({ lost: true });
     postMessage({ problem: error instanceof WebAssembly.RuntimeError || error instanceof RangeError
       ? 'not enough memory for this board: choose fewer cores' : String(error.message) });
   }
