@@ -364,8 +364,8 @@ fn join_commands(
                 join_path(options, role).display(),
             ),
             None => format!(
-                "{what}: the first join string was deleted; create another with `queensctl token \
-                 create --role {role}`"
+                "{what}: the first join string was revoked or removed; create another with `queensctl \
+                 token create --role {role} --name NAME`"
             ),
         });
     }

@@ -84,7 +84,7 @@ impl RunWaiter {
             let latest = outcomes.borrow_and_update().clone();
             self.print_new(&latest).await?;
             if self.exit_when_done
-                && let Some(exit) = self.exit(&runs, &latest)?
+                && let Some(exit) = exit(self.target, &runs, &latest)?
             {
                 return Ok(exit);
             }
@@ -149,47 +149,42 @@ impl RunWaiter {
             printed => printed,
         }
     }
+}
 
-    /// Returns the exit code once all requested runs are finished.
-    fn exit(
-        &self,
-        runs: &[RunSummary],
-        outcomes: &BTreeMap<RunId, Outcome>,
-    ) -> anyhow::Result<Option<Exit>> {
-        let mut exit = Exit::Success;
-        let is_target =
-            |run: &&RunSummary| self.target.is_none_or(|target| target == run.manifest.run);
-        for RunSummary { manifest, state, cancelled_by, is_rechecking, .. } in
-            runs.iter().filter(is_target)
-        {
-            if *is_rechecking {
+/// Returns the exit code once all requested runs are finished; an error if none of them has a result.
+fn exit(
+    target: Option<RunId>,
+    runs: &[RunSummary],
+    outcomes: &BTreeMap<RunId, Outcome>,
+) -> anyhow::Result<Option<Exit>> {
+    let (mut exit, mut nothing) = (None, "there is no run to wait for".to_owned());
+    let is_target = |run: &&RunSummary| target.is_none_or(|target| target == run.manifest.run);
+    for RunSummary { manifest, state, cancelled_by, is_rechecking, .. } in
+        runs.iter().filter(is_target)
+    {
+        if *is_rechecking {
+            return Ok(None);
+        }
+        match (state, outcomes.get(&manifest.run)) {
+            (RunState::Complete | RunState::Contradicted | RunState::Disputed, Some(outcome)) => {
+                exit = Some(match (outcome.state(), exit.unwrap_or(Exit::Success)) {
+                    (RunState::Complete, exit) if outcome.is_verified() => exit,
+                    (RunState::Complete, Exit::Success) => Exit::Unverified,
+                    (RunState::Complete, exit) => exit,
+                    _ => Exit::Contradicted,
+                });
+            }
+            (RunState::Cancelled, _) => {
+                nothing = cancelled(manifest.run, cancelled_by.as_deref());
+            }
+            // An outcome of a running run is being withdrawn.
+            (RunState::Running | RunState::Paused, _)
+            | (RunState::Complete | RunState::Contradicted | RunState::Disputed, None) => {
                 return Ok(None);
             }
-            match (state, outcomes.get(&manifest.run)) {
-                (
-                    RunState::Complete | RunState::Contradicted | RunState::Disputed,
-                    Some(outcome),
-                ) => {
-                    exit = match (outcome.state(), exit) {
-                        (RunState::Complete, exit) if outcome.is_verified() => exit,
-                        (RunState::Complete, Exit::Success) => Exit::Unverified,
-                        (RunState::Complete, exit) => exit,
-                        _ => Exit::Contradicted,
-                    };
-                }
-                (RunState::Cancelled, _) if self.target.is_some() => {
-                    return Err(anyhow!("{}", cancelled(manifest.run, cancelled_by.as_deref())));
-                }
-                (RunState::Cancelled, _) => {}
-                // An outcome of a running run is being withdrawn.
-                (RunState::Running | RunState::Paused, _)
-                | (RunState::Complete | RunState::Contradicted | RunState::Disputed, None) => {
-                    return Ok(None);
-                }
-            }
         }
-        Ok(Some(exit))
     }
+    exit.map(Some).ok_or_else(|| anyhow!(nothing))
 }
 
 /// Returns the run whose progress is shown: the requested one if it is open,
@@ -398,6 +393,23 @@ mod tests {
         ] {
             let runs: Vec<_> = (1..).zip(states).map(|(id, &state)| run(id, state)).collect();
             assert_eq!(run_in_progress(&runs, target), expected, "{states:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_result_the_exit_is_an_error() {
+        use RunState::{Cancelled, Complete, Running};
+        let first = Some(RunId(1));
+        for (states, target, expected) in [
+            (&[Running, Cancelled][..], None, Ok(None)),
+            (&[Cancelled, Complete], None, Ok(None)),
+            (&[Cancelled, Running], first, Err("run 0000000000000001 was cancelled")),
+            (&[Cancelled], None, Err("run 0000000000000001 was cancelled")),
+            (&[], first, Err("there is no run to wait for")),
+        ] {
+            let runs: Vec<_> = (1..).zip(states).map(|(id, &state)| run(id, state)).collect();
+            let exit = exit(target, &runs, &BTreeMap::new()).map_err(|error| error.to_string());
+            assert_eq!(exit, expected.map_err(str::to_owned), "{states:?}");
         }
     }
 }

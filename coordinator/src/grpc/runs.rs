@@ -339,7 +339,9 @@ impl StatusWatch {
         }
         match self.statuses.get_framed(self.run).await {
             Ok(Some((status, framed))) => {
-                self.is_last = self.following.is_none() || status.result.is_some() || closing;
+                // The result of a run that is rechecked is not its last.
+                let has_ended = status.result.is_some() && status.reason.is_empty();
+                self.is_last = self.following.is_none() || has_ended || closing;
                 Some(Ok(framed))
             }
             // The run was deleted.

@@ -223,9 +223,10 @@ pub(super) async fn logout(State(app): State<App>, headers: HeaderMap) -> Respon
     response
 }
 
+/// HTTP/2 may split the cookies into several fields (RFC 9113, section 8.2.3).
 pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
-    let mut cookies = cookies.split(';').map(str::trim);
+    let fields = headers.get_all(header::COOKIE).iter().filter_map(|field| field.to_str().ok());
+    let mut cookies = fields.flat_map(|field| field.split(';')).map(str::trim);
     cookies.find_map(|cookie| cookie.strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
@@ -260,6 +261,20 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_found_among_other_cookies() {
+        for fields in [
+            &["queens-session=abc"][..],
+            &["grafana_session=1; queens-session=abc; x=y"],
+            &["grafana_session=1", "queens-session=abc"],
+        ] {
+            let field = |value| (header::COOKIE, HeaderValue::from_static(value));
+            let headers: HeaderMap = fields.iter().copied().map(field).collect();
+            assert_eq!(session(&headers), Some("abc"), "{fields:?}");
+        }
+        assert_eq!(session(&HeaderMap::new()), None);
+    }
 
     #[test]
     fn a_link_opens_one_session_and_a_session_ends_when_it_is_closed() {
