@@ -259,7 +259,7 @@ impl AcceptedConnection {
         if let Some(evicted) = &mut self.evicted {
             if self.peer.activity.is_admitted() {
                 self.evicted = None;
-            } else if Pin::new(evicted).poll(context).is_ready() {
+            } else if evicted.is_terminated() || Pin::new(evicted).poll(context).is_ready() {
                 return true;
             }
         }
@@ -344,7 +344,29 @@ impl AsyncWrite for AcceptedConnection {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_evicted_connection_stays_closed() {
+        let (io, _client) = tokio::io::duplex(8);
+        let (_, evicted) = oneshot::channel();
+        let limits = Limits::default();
+        let mut connection = AcceptedConnection {
+            peer: Peer::plain(([127, 0, 0, 1], 1).into(), true),
+            io: Box::new(io),
+            limits,
+            check: Box::pin(sleep(limits.unadmitted)),
+            evicted: Some(evicted),
+            is_shut_down: false,
+            _permit: Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap(),
+        };
+        // A server may read again after the end.
+        for _ in 0..2 {
+            assert_eq!(connection.read(&mut [0]).await.unwrap(), 0);
+        }
+    }
 
     #[test]
     fn ended_connections_are_removed() {

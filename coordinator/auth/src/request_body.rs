@@ -11,7 +11,11 @@ use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full};
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 use tokio::time::timeout;
-use tonic::{Status, body::Body, codegen::http};
+use tonic::{
+    Status,
+    body::Body,
+    codegen::{Bytes, http},
+};
 
 use crate::Call;
 
@@ -30,17 +34,27 @@ pub(crate) async fn read_whole(
 ) -> Result<http::Request<Body>, Status> {
     let (head, body) = request.into_parts();
     let time = call.limits().request;
-    let read = timeout(time, MeteredBody { body, call }.collect()).await;
+    let mut body = MeteredBody { body, call };
+    let read = async {
+        // One buffer: a list of frames of one byte each would take much more.
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame?.into_data() {
+                bytes.extend_from_slice(&data);
+            }
+        }
+        Ok::<_, Status>(bytes)
+    };
     let late = |_| {
         let seconds = time.as_secs();
         Status::deadline_exceeded(format!("the request did not arrive within {seconds} s"))
     };
-    let bytes = read.map_err(late)??.to_bytes();
+    let bytes = timeout(time, read).await.map_err(late)??;
     if has_too_many_fields(bytes.get(MESSAGE_HEAD..).unwrap_or_default()) {
         let text = format!("a message has at most {} fields", limits::FIELDS);
         return Err(Status::invalid_argument(text));
     }
-    Ok(http::Request::from_parts(head, Body::new(Full::new(bytes))))
+    Ok(http::Request::from_parts(head, Body::new(Full::new(Bytes::from(bytes)))))
 }
 
 /// Returns whether a message has more fields than any valid one.

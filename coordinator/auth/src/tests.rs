@@ -222,3 +222,20 @@ fn every_call_has_a_row() {
     }
     assert_eq!(access("/queens.v1.Runs/Nonsense"), None);
 }
+
+#[test]
+fn the_first_join_string_follows_the_renewal_of_its_token() {
+    install_crypto();
+    let dir = tempfile::tempdir().unwrap();
+    let secrets = SecretStore::of_directory(dir.path());
+    let tokens = TokenAuth::open(secrets, vec!["lab:1".to_owned()], Clock::start()).unwrap();
+    let first = tokens.join(Role::Worker).unwrap().expect("the first start creates it");
+    let renewed = tokens.renew("worker").unwrap();
+    assert_ne!(renewed.expose(), first.expose());
+    let stored = tokens.join(Role::Worker).unwrap().expect("it follows");
+    assert_eq!(stored.expose(), renewed.expose());
+    // A removed one stays removed.
+    std::fs::remove_file(dir.path().join("auth/worker.join")).unwrap();
+    tokens.renew("worker").unwrap();
+    assert_eq!(tokens.join(Role::Worker).unwrap(), None);
+}

@@ -134,8 +134,12 @@ impl TokenAuth {
         let now = self.clock.now().0;
         let token = self.change(|tokens| tokens.renew(name, now, rand::random()))??;
         let join = self.join_string(token)?;
-        if name == Role::Worker.as_str() {
-            write_join(&self.secrets, Role::Worker, &join)?;
+        if name == Role::Worker.as_str()
+            && self.secrets.read(&join_file(name))?.is_some()
+            && let Err(error) = write_join(&self.secrets, Role::Worker, &join)
+        {
+            // The caller needs the new secret: the old one has ended.
+            tracing::warn!("cannot store the new first join string: {error}");
         }
         Ok(join)
     }
