@@ -76,7 +76,7 @@ pub struct Recount {
     pub orientation: Orientation,
     pub purpose: RecountPurpose,
     /// Whether the task is counted at normal priority and without interruptions: its counts conflict, nobody delivers
-    /// it, its author is held back, or the run waits for nothing else. Other recounts are interrupted for it.
+    /// it, or the run waits for nothing else. Other recounts are interrupted for it.
     pub is_urgent: bool,
     /// Whether this is the task's second recount, with another kernel if available.
     pub again: bool,
@@ -127,22 +127,27 @@ impl<'a> Snapshot<'a> {
     /// Chooses the next task for the coordinator's referee, with `urgent_only` one that may interrupt another recount.
     pub(crate) fn next_recount(self, urgent_only: bool) -> Option<(RunIx, Recount)> {
         let served = self.order.iter().copied().filter(|&run| self.counts_itself(run));
-        // A run that waits only for the referee does not wait for random recounts of runs in progress.
+        // Nothing waits for random recounts of runs in progress: no dispute, no run that lacks only recounts, and no
+        // machine that is held back.
         let (ending, counting): (Vec<_>, Vec<_>) = served.partition(|&run| self.is_verifying(run));
-        let served = [ending, counting].concat();
-        // Nor does a dispute, or a machine that is held back, wait for those of any run.
-        let mut all =
-            Self::RECOUNTS.iter().flat_map(|choose| served.iter().map(move |&run| (choose, run)));
+        let [blocking, held_back, other] = Self::RECOUNTS;
+        let mut all = [
+            (&ending, blocking),
+            (&counting, blocking),
+            (&ending, held_back),
+            (&ending, other),
+            (&counting, held_back),
+            (&counting, other),
+        ]
+        .into_iter()
+        .flat_map(|(runs, choose)| runs.iter().map(move |&run| (choose, run)));
         let (run, choice, purpose, is_urgent) = all.find_map(|(choose, run)| {
             let (choice, purpose) = choose(self, run, OWN_REFEREE)?;
             let is_urgent = match purpose {
                 RecountPurpose::Dispute | RecountPurpose::Overdue => true,
                 RecountPurpose::Random => self.is_verifying(run),
                 RecountPurpose::Recheck => self.runs[run].is_counted(),
-                RecountPurpose::First => {
-                    let done = self.runs[run].tasks().done(choice.task);
-                    done.is_some_and(|done| self.is_on_probation(done.first.author))
-                }
+                RecountPurpose::First => false,
             };
             (is_urgent || !urgent_only).then_some((run, choice, purpose, is_urgent))
         })?;
@@ -159,7 +164,7 @@ impl<'a> Snapshot<'a> {
         Some((run, recount))
     }
 
-    /// How recounts are chosen; the first ones come first in all runs.
+    /// How recounts of a run are chosen, in order.
     const RECOUNTS: [ChooseRecount<'a>; 3] =
         [Self::choose_blocking_recount, Self::choose_held_back, Self::choose_other_recount];
 

@@ -147,8 +147,9 @@ impl Scheduler {
             // A crash may have lost the change of state after a count that reopens the run.
             let undone = !self.snapshot().counts_match_state(run);
             self.reopen_if_finished(run, undone);
-            // The rechecks of a complete run are not stored.
-            if self.runs[run].state() == RunState::Complete {
+            // The rechecks of a complete run are not stored. Without a referee they would reopen it at each start.
+            if self.runs[run].state() == RunState::Complete && self.snapshot().can_count_itself(run)
+            {
                 self.recheck_suspect(run);
             }
             self.announce_if_done(run);

@@ -194,7 +194,7 @@ impl Scheduler {
         let Some(is_stored) = self.note_suspect_window(worker, &mut window) else { return };
         let wall = self.clock.wall(self.clock.ticks());
         let are_all = *window.start() == 0;
-        let from_unix_ms = if are_all { 0 } else { wall.0.saturating_sub(reach_ms) };
+        let from_unix_ms = if are_all { 0 } else { wall.0.min(now.0).saturating_sub(reach_ms) };
         let threads = plural(report.failed_threads, "thread");
         let what = match are_all {
             // A process whose first self-test fails does not know since when earlier processes were wrong.

@@ -713,8 +713,8 @@ fn the_referee_lets_no_dispute_and_no_machine_wait_for_random_recounts_of_anothe
     let shown = recounts.iter().map(|of| (of.purpose, of.run, of.is_urgent));
     let expected = [
         (RecountPurpose::Dispute, RUN, true),
-        (RecountPurpose::First, OTHER, true),
-        (RecountPurpose::First, RUN, true),
+        (RecountPurpose::First, OTHER, false),
+        (RecountPurpose::First, RUN, false),
         (RecountPurpose::Random, OTHER, false),
     ];
     assert_eq!(shown.collect::<Vec<_>>(), expected);
