@@ -93,6 +93,10 @@ pub struct Activity {
 impl Fleet {
     /// Enters the slot of `now`, and empties it and those that were skipped.
     fn enter_slot(&mut self, now: Millis) -> usize {
+        if now.0 / SLOT_MS + 1 < self.slot {
+            // The clock was ahead: the strips begin again.
+            (self.slot, self.since) = (0, None);
+        }
         let slot = (now.0 / SLOT_MS).max(self.slot);
         self.since.get_or_insert(now);
         for stale in (self.slot + 1..=slot).rev().take(SLOTS) {

@@ -339,8 +339,11 @@ impl StatusWatch {
         }
         match self.statuses.get_framed(self.run).await {
             Ok(Some((status, framed))) => {
-                // The result of a run that is rechecked is not its last.
-                let has_ended = status.result.is_some() && status.reason.is_empty();
+                // The result of a complete run that is rechecked is not its last.
+                let state = status.run.as_ref().map(v1::Run::state);
+                let is_rechecked =
+                    state == Some(v1::RunState::Complete) && !status.reason.is_empty();
+                let has_ended = status.result.is_some() && !is_rechecked;
                 self.is_last = self.following.is_none() || has_ended || closing;
                 Some(Ok(framed))
             }
