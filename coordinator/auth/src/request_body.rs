@@ -69,7 +69,7 @@ fn has_too_many_fields(mut message: &[u8]) -> bool {
             return true;
         }
     }
-    // What is malformed fails to decode.
+    // A malformed message fails to decode.
     false
 }
 
