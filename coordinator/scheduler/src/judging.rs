@@ -144,7 +144,7 @@ impl<'a> Snapshot<'a> {
     /// Returns whether another token or a referee is going to check a count of a worker.
     fn awaits_check(self, worker: WorkerIx) -> bool {
         self.order.iter().any(|&run| {
-            // Nobody rechecks tasks of paused runs, nor of finished ones.
+            // Tasks of paused and finished runs are not rechecked.
             !self.runs[run].is_finished()
                 && self.runs[run].grants()
                 && self.runs[run].has_first_count(worker)

@@ -177,7 +177,7 @@ impl<'a> Snapshot<'a> {
         Self::RECOUNTS.iter().find_map(|choose| choose(self, run, by))
     }
 
-    /// Chooses a disputed task, or else one that nobody delivers.
+    /// Chooses a disputed task, or else an overdue one that no worker is delivering.
     fn choose_blocking_recount(self, run: RunIx, by: WorkerIx) -> Option<(Choice, RecountPurpose)> {
         let in_run = &self.runs[run];
         let disputed = in_run.tasks().disputed().keys().copied();
@@ -212,7 +212,7 @@ impl<'a> Snapshot<'a> {
         firsts.map(|(worker, &task)| (worker, task))
     }
 
-    /// Returns whether a referee may recount a done task that nobody recounts.
+    /// Returns whether a referee may recount a done task, and no recount of it is in progress.
     /// Of a run that ended disputed, referees count only the disputed tasks.
     fn awaits_recount(self, run: RunIx, task: TaskIx, by: WorkerIx) -> bool {
         let in_run = &self.runs[run];
