@@ -244,8 +244,8 @@ fn reserve_of_process() -> MutexGuard<'static, Reserve> {
 
 /// Reserves memory for counts that use up to `wanted` bytes together; returns how much they may use.
 ///
-/// It is less if the process would leave less than a fifth of the free memory to others, and less than 256 MiB or a
-/// quarter of the total. What other processes reserve meanwhile is not free.
+/// It is less if the process would leave less than a fifth of the free memory to others, or less than the smaller of
+/// 256 MiB and a quarter of the total. What other processes reserve meanwhile is not free.
 pub fn reserve(wanted: u64) -> u64 {
     let Some(resident) = resident().filter(|_| wanted >= LARGE) else { return wanted };
     let mut reserve = reserve_of_process();

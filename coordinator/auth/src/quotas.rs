@@ -18,7 +18,7 @@ use tonic::Status;
 
 use crate::{Subject, accept::network};
 
-/// Limits of one port; `docs/capacity.md` lists the defaults.
+/// Limits of one port; `docs/capacity.md` lists the main defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections in total, if there are enough file descriptors.

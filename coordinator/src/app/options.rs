@@ -205,8 +205,8 @@ pub struct Options {
     #[arg(long, value_name = "KERNEL", default_value = "auto", help_heading = COUNTING)]
     pub kernel: KernelChoice,
 
-    /// Referee threads of this process: they recount disputed tasks, and at idle priority tasks
-    /// selected at random. off: disputes stay open unless a worker's token is trusted [default: 1; with
+    /// Referee threads of this process: they recount disputed tasks and tasks selected at
+    /// random. off: disputes stay open unless a worker's token is trusted [default: 1; with
     /// --local, off]
     #[arg(long, value_name = "THREADS|off", help_heading = COUNTING)]
     pub referee: Option<RefereeThreads>,

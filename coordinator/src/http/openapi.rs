@@ -46,7 +46,7 @@ pub(super) fn description() -> Value {
         .add::<Workers>(
             "GET",
             "/api/v1/workers",
-            "Workers that have called since the coordinator started, in pages",
+            "Known workers, in pages",
         )
         .query::<WorkersQuery>();
     paths.add::<NamedWorker>(

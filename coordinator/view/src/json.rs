@@ -167,12 +167,12 @@ pub struct Status {
     estimate: Option<Estimate>,
     eta_seconds: Option<f64>,
     solutions_per_second: f64,
-    /// The first 200 of the connected workers: those that need attention, then the fastest.
+    /// The first 200 of the workers that are connected or away: those that need attention, then the fastest.
     workers: Vec<Worker>,
     worker_totals: WorkerTotals,
     rechecks: Rechecks,
     referee: Option<Referee>,
-    /// Reason that the run makes no progress; empty otherwise.
+    /// What the run waits for or rechecks; empty otherwise.
     reason: String,
     alerts: Vec<Alert>,
     coordinator: Option<Coordinator>,

@@ -189,7 +189,7 @@ pub struct PackageRequest {
     /// The first digits of a run's ID, or N=20 for its newest running board; empty: the run that is served first.
     #[prost(string, tag = "1")]
     pub run: ::prost::alloc::string::String,
-    /// Time until the promised return; the coordinator shortens it to its limit.
+    /// Time until the promised return; a request above the coordinator's limit is refused.
     #[prost(uint64, tag = "2")]
     pub away_ms: u64,
     /// Maximum number of tasks.
@@ -827,7 +827,7 @@ pub struct Status {
     /// Set once the run is finished.
     #[prost(message, optional, tag = "14")]
     pub result: ::core::option::Option<Result>,
-    /// Reason that the run makes no progress; empty otherwise.
+    /// What the run waits for or rechecks; empty otherwise.
     #[prost(string, tag = "15")]
     pub reason: ::prost::alloc::string::String,
     /// Done tasks whose count was confirmed.
@@ -1045,7 +1045,7 @@ pub struct WorkersResponse {
     /// Ordered by identity.
     #[prost(message, repeated, tag = "1")]
     pub workers: ::prost::alloc::vec::Vec<Worker>,
-    /// All workers that have called.
+    /// All known workers.
     #[prost(message, optional, tag = "2")]
     pub totals: ::core::option::Option<WorkerTotals>,
     /// Start of the next page; empty after the last.
@@ -1592,8 +1592,8 @@ pub mod runs_client {
             req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "Delete"));
             self.inner.unary(req, path, codec).await
         }
-        /// Changes a setting of a run: its priority, or the part that is rechecked, done tasks included. More
-        /// rechecks reopen a finished run until they are done.
+        /// Changes a setting of a run: its priority, or the part that is rechecked, done tasks included. A
+        /// complete run keeps its state and result until a recheck differs.
         pub async fn set(
             &mut self,
             request: impl tonic::IntoRequest<super::SetRequest>,
@@ -1612,7 +1612,7 @@ pub mod runs_client {
             req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "Set"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists the workers that have called since the coordinator started, in pages.
+        /// Lists the known workers, in pages.
         pub async fn workers(
             &mut self,
             request: impl tonic::IntoRequest<super::WorkersRequest>,
@@ -1827,13 +1827,13 @@ pub mod runs_server {
             &self,
             request: tonic::Request<super::RunRequest>,
         ) -> std::result::Result<tonic::Response<super::Run>, tonic::Status>;
-        /// Changes a setting of a run: its priority, or the part that is rechecked, done tasks included. More
-        /// rechecks reopen a finished run until they are done.
+        /// Changes a setting of a run: its priority, or the part that is rechecked, done tasks included. A
+        /// complete run keeps its state and result until a recheck differs.
         async fn set(
             &self,
             request: tonic::Request<super::SetRequest>,
         ) -> std::result::Result<tonic::Response<super::Run>, tonic::Status>;
-        /// Lists the workers that have called since the coordinator started, in pages.
+        /// Lists the known workers, in pages.
         async fn workers(
             &self,
             request: tonic::Request<super::WorkersRequest>,

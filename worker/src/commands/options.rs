@@ -160,8 +160,8 @@ pub(crate) struct Serve {
     /// below $XDG_STATE_HOME/queens-spool, or below ./queens-spool].
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
-    /// Exit after this time without work once all runs are finished, if this worker has counted at
-    /// least one task; 0 waits indefinitely.
+    /// Exit after this time without work once all runs are finished, if this worker has tried a
+    /// task; 0 waits indefinitely.
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]
     pub(crate) idle_timeout: TimeLimit,
     #[command(flatten)]
@@ -259,7 +259,8 @@ pub(crate) struct Resources {
     #[arg(long)]
     pub(crate) threads: Option<Threads>,
     /// Memory limit for all threads together, such as 8GiB or 1.5G [default: 80 % of the free
-    /// memory]. A board takes what it needs for full speed, and leaves a fifth of the free memory.
+    /// memory]. A board takes what it needs for full speed, and leaves at least a fifth of the
+    /// free memory.
     #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option)]
     pub(crate) memory: Option<MemorySize>,
     /// Number of crews (groups of threads that share one task and its memory) [default: as many as the

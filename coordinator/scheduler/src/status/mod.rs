@@ -118,7 +118,7 @@ pub struct RunStatus {
     pub referee: RefereeStatus,
     /// The first ten workers whose counts came faster than any known machine could make them.
     pub implausible: Vec<String>,
-    /// Why the run makes no progress; empty otherwise.
+    /// What the run waits for or rechecks; empty otherwise.
     pub reason: String,
 }
 
