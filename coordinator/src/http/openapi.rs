@@ -43,11 +43,7 @@ pub(super) fn description() -> Value {
         .add::<Status>("GET", "/api/v1/status", "Run status, as printed by queensctl status --json")
         .query::<StatusQuery>();
     paths
-        .add::<Workers>(
-            "GET",
-            "/api/v1/workers",
-            "Known workers, in pages",
-        )
+        .add::<Workers>("GET", "/api/v1/workers", "Known workers, in pages")
         .query::<WorkersQuery>();
     paths.add::<NamedWorker>(
         "POST",

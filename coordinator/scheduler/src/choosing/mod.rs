@@ -222,13 +222,10 @@ impl<'a> Snapshot<'a> {
             }
             false => in_run.pending().is_orphaned(*task) || has_failed(task),
         };
-        in_run
-            .pending()
-            .returned()
-            .iter()
-            .take(MAX_SCANNED)
-            .find(|task| !is_deferred(task))
-            .copied()
+        let pending = in_run.pending();
+        let missed = pending.returned().iter().take(MAX_SCANNED).find(|task| !is_deferred(task));
+        // However many tasks this worker has failed, they hide no other.
+        missed.copied().into_iter().chain(pending.first_intact()).min()
     }
 
     /// Chooses a straggler: the last task not started, or the one started longest ago.

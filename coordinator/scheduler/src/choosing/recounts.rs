@@ -127,20 +127,12 @@ impl<'a> Snapshot<'a> {
     /// Chooses the next task for the coordinator's referee, with `urgent_only` one that may interrupt another recount.
     pub(crate) fn next_recount(self, urgent_only: bool) -> Option<(RunIx, Recount)> {
         let served = self.order.iter().copied().filter(|&run| self.counts_itself(run));
-        // Nothing waits for random recounts of runs in progress: no dispute, no run that lacks only recounts, and no
-        // machine that is held back.
-        let (ending, counting): (Vec<_>, Vec<_>) = served.partition(|&run| self.is_verifying(run));
-        let [blocking, held_back, other] = Self::RECOUNTS;
-        let mut all = [
-            (&ending, blocking),
-            (&counting, blocking),
-            (&ending, held_back),
-            (&ending, other),
-            (&counting, held_back),
-            (&counting, other),
-        ]
-        .into_iter()
-        .flat_map(|(runs, choose)| runs.iter().map(move |&run| (choose, run)));
+        let served: Vec<_> = served.collect();
+        // Nothing waits for random recounts of runs in progress: no dispute, no run that has all counts, and no machine
+        // that is held back.
+        let mut all = Self::RECOUNTS
+            .into_iter()
+            .flat_map(|choose| served.iter().map(move |&run| (choose, run)));
         let (run, choice, purpose, is_urgent) = all.find_map(|(choose, run)| {
             let (choice, purpose) = choose(self, run, OWN_REFEREE)?;
             let is_urgent = match purpose {
@@ -165,8 +157,12 @@ impl<'a> Snapshot<'a> {
     }
 
     /// How recounts of a run are chosen, in order.
-    const RECOUNTS: [ChooseRecount<'a>; 3] =
-        [Self::choose_blocking_recount, Self::choose_held_back, Self::choose_other_recount];
+    const RECOUNTS: [ChooseRecount<'a>; 4] = [
+        Self::choose_blocking_recount,
+        Self::choose_awaited_recount,
+        Self::choose_held_back,
+        Self::choose_other_recount,
+    ];
 
     /// Chooses the next task of a run for a referee.
     pub(crate) fn choose_recount(
@@ -193,6 +189,46 @@ impl<'a> Snapshot<'a> {
         let task = overdue.find(|&task| !self.is_being_delivered(run, task))?;
         let choice = Choice { task, purpose: Purpose::Count, orientation: Orientation::Upright };
         Some((choice, RecountPurpose::Overdue))
+    }
+
+    /// Chooses a recount without which a run that has all counts does not end.
+    fn choose_awaited_recount(self, run: RunIx, by: WorkerIx) -> Option<(Choice, RecountPurpose)> {
+        let in_run = &self.runs[run];
+        // Rechecks of all tasks take long: machines that are held back do not wait for them.
+        let has_few = in_run.recheck() != Recheck::All || self.is_verifying(run);
+        if !in_run.is_counted() || in_run.state() != RunState::Running || !has_few {
+            return None;
+        }
+        let mut awaited = self.awaited_recounts(run, by);
+        let (task, purpose) = awaited.find(|&(task, _)| self.awaits_recount(run, task, by))?;
+        Some((self.recheck_of(run, task), purpose))
+    }
+
+    /// Returns the required random recounts if a run waits for them, and its rechecks (without [`Recheck::All`], only
+    /// overdue ones at the end).
+    fn awaited_recounts(
+        self,
+        run: RunIx,
+        by: WorkerIx,
+    ) -> impl Iterator<Item = (TaskIx, RecountPurpose)> + 'a {
+        let in_run = &self.runs[run];
+        let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
+        let required = match self.is_verifying(run) {
+            true => in_run.required_recounts(self.config.recounts),
+            false => &[],
+        };
+        let required = required.iter().map(|&task| (task, RecountPurpose::Random));
+        // Rechecks whose holders do not deliver.
+        let is_ending = by == OWN_REFEREE && in_run.is_counted();
+        let held: Vec<_> = if is_ending { in_run.held().collect() } else { Vec::new() };
+        let queued = in_run
+            .rechecks()
+            .iter()
+            .take(if all || in_run.is_counted() { MAX_SCANNED } else { 0 })
+            .filter(move |&(_, &since)| all || now >= since + RECHECK_WAIT_MS)
+            .map(|(&(_, task), _)| task);
+        let rechecks = queued.chain(held).map(|task| (task, RecountPurpose::Recheck));
+        required.chain(rechecks)
     }
 
     /// Chooses a first count of a machine that is held back until it is checked.
@@ -223,37 +259,19 @@ impl<'a> Snapshot<'a> {
             && open.is_some_and(|done| self.may_recount(&done, by))
     }
 
-    /// Chooses another task: random recounts come first, then first counts of machines, and rechecks (without
-    /// [`Recheck::All`], only overdue ones at the end).
+    /// Chooses another task: random recounts come first, then first counts of machines, and rechecks.
     fn choose_other_recount(self, run: RunIx, by: WorkerIx) -> Option<(Choice, RecountPurpose)> {
         let in_run = &self.runs[run];
-        let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
         // The threshold rests on speeds that workers state: until the last count an idle referee goes beyond it.
         let rest = if by == OWN_REFEREE && !in_run.is_counted() { 1.0 } else { 0.0 };
         let random = |below| {
             let tasks = in_run.recounts.below(below).take(MAX_SCANNED);
             tasks.map(|&task| (task, RecountPurpose::Random))
         };
-        let required = match self.is_verifying(run) {
-            true => in_run.required_recounts(self.config.recounts),
-            false => &[],
-        };
-        let required = required.iter().map(|&task| (task, RecountPurpose::Random));
         let firsts = self.unchecked_firsts(run).map(|(_, task)| (task, RecountPurpose::First));
-        // Rechecks whose holders do not deliver.
-        let is_ending = by == OWN_REFEREE && in_run.is_counted();
-        let held: Vec<_> = if is_ending { in_run.held().collect() } else { Vec::new() };
-        let rechecks = in_run
-            .rechecks()
-            .iter()
-            .take(if all || in_run.is_counted() { MAX_SCANNED } else { 0 })
-            .filter(|&(_, &since)| all || now >= since + RECHECK_WAIT_MS)
-            .map(|(&(_, task), _)| (task, RecountPurpose::Recheck));
         let (task, purpose) = random(self.threshold(run))
-            .chain(required)
             .chain(firsts)
-            .chain(rechecks)
-            .chain(held.into_iter().map(|task| (task, RecountPurpose::Recheck)))
+            .chain(self.awaited_recounts(run, by))
             .chain(random(rest))
             .find(|&(task, _)| self.awaits_recount(run, task, by))?;
         Some((self.recheck_of(run, task), purpose))
@@ -261,17 +279,20 @@ impl<'a> Snapshot<'a> {
 
     /// Returns whether the coordinator's referee is counting a task, or a worker with a fresh lease.
     ///
-    /// A fresh lease of a recheck does not count once the recheck has waited longer than the lease is fresh:
-    /// others may have held it before.
+    /// Workers cannot keep a task from the referee by taking it again and again: a fresh lease does not count once
+    /// its recheck is due, or its task overdue, for longer than the lease is fresh.
     fn is_being_delivered(self, run: RunIx, task: TaskIx) -> bool {
-        let now = self.clock.ticks();
+        let (in_run, now) = (&self.runs[run], self.clock.ticks());
         let delivers = |&(holder, ref lease): &(WorkerIx, Lease)| {
-            let patience_ms = RECHECK_WAIT_MS + (lease.fresh_until - lease.granted);
-            let is_stale = lease.purpose == Purpose::Recheck && now > lease.queued + patience_ms;
+            let due = match lease.purpose {
+                Purpose::Count => in_run.overdue_at(task),
+                Purpose::Recheck => Some(lease.queued + RECHECK_WAIT_MS),
+                Purpose::Recount => None,
+            };
+            let is_stale = due.is_some_and(|due| now > due + (lease.fresh_until - lease.granted));
             self.is_fresh(holder, lease) && !is_stale
         };
-        self.runs[run].recounts.under_way.contains_key(&task)
-            || self.runs[run].leases_of(task).iter().any(delivers)
+        in_run.recounts.under_way.contains_key(&task) || in_run.leases_of(task).iter().any(delivers)
     }
 
     /// Returns whether a referee may recount a done task.

@@ -94,7 +94,7 @@ impl Leases {
         Self { epochs: vec![0; size], ..Self::default() }
     }
 
-    /// Returns the tasks that nobody delivered in the time in which their first lease was fresh.
+    /// Returns the tasks that no worker delivered in the time in which their first lease was fresh.
     pub(super) fn overdue(&self, now: Ticks) -> impl Iterator<Item = TaskIx> + '_ {
         let overdue = self.overdue_at.iter().filter(move |&(_, &at)| at <= now);
         overdue.map(|(&task, _)| task)
@@ -187,6 +187,11 @@ impl Run {
     /// Returns the leases of a task, with their holders.
     pub(crate) fn leases_of(&self, task: TaskIx) -> &[(WorkerIx, Lease)] {
         self.leases.by_task.get(&task).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns when a task without a count becomes overdue; `None` if it was never leased.
+    pub(crate) fn overdue_at(&self, task: TaskIx) -> Option<Ticks> {
+        self.leases.overdue_at.get(&task).copied()
     }
 
     pub(crate) fn is_held(&self, task: TaskIx) -> bool {

@@ -189,15 +189,11 @@ impl Run {
         &self.sample
     }
 
-    /// Returns the tasks without a count that block the end: none is pending that nobody failed to deliver, and
-    /// nobody delivered in the time in which their first lease was fresh.
+    /// Returns the tasks without a count that block the end: all pending tasks are missed ones, and no worker
+    /// delivered these in the time in which their first lease was fresh.
     pub(crate) fn overdue(&self, now: Ticks) -> impl Iterator<Item = TaskIx> + '_ {
-        let has_failed = |task: &TaskIx| {
-            self.pending.is_orphaned(*task) || !self.parking.failed(*task).is_empty()
-        };
-        let failed = self.pending.returned().iter().filter(|task| has_failed(task)).count() as u64;
-        let has_fresh = self.tasks.number(Stage::Pending) > failed;
-        self.leases.overdue(now).filter(move |_| !has_fresh)
+        let has_other = self.tasks.number(Stage::Pending) > self.pending.missed() as u64;
+        self.leases.overdue(now).filter(move |_| !has_other)
     }
 
     pub(crate) fn all_tasks(&self) -> std::ops::Range<TaskIx> {

@@ -15,6 +15,8 @@ pub(crate) struct Pending {
     /// Position in the plan's order; pending tasks before it are in `returned`.
     next: Cell<u64>,
     returned: BTreeSet<TaskIx>,
+    /// The `returned` tasks that no worker failed to deliver.
+    intact: BTreeSet<TaskIx>,
     /// The `returned` tasks of vanished workers: other tasks go first.
     orphaned: BTreeSet<TaskIx>,
 }
@@ -34,19 +36,24 @@ impl Pending {
         (self.next.get()..plan.tasks()).map(|position| index(plan.task_at(position)))
     }
 
-    /// Adds a task that is pending again.
-    pub(super) fn give_back(&mut self, task: TaskIx) {
+    /// Adds a task that is pending again; `failed` if an attempt at it failed.
+    pub(super) fn give_back(&mut self, task: TaskIx, failed: bool) {
         self.returned.insert(task);
+        if !failed {
+            self.intact.insert(task);
+        }
     }
 
     /// Lets other tasks go before a returned one.
     pub(super) fn orphan(&mut self, task: TaskIx) {
+        self.intact.remove(&task);
         self.orphaned.insert(task);
     }
 
     /// Removes a task that is no longer pending.
     pub(super) fn leave(&mut self, task: TaskIx) {
         self.returned.remove(&task);
+        self.intact.remove(&task);
         self.orphaned.remove(&task);
     }
 
@@ -54,13 +61,25 @@ impl Pending {
         &self.returned
     }
 
+    /// Returns the first returned task that no worker failed to deliver.
+    pub(crate) fn first_intact(&self) -> Option<TaskIx> {
+        self.intact.first().copied()
+    }
+
+    /// Returns the number of returned tasks that a worker failed to deliver.
+    pub(super) fn missed(&self) -> usize {
+        self.returned.len() - self.intact.len()
+    }
+
     pub(crate) fn is_orphaned(&self, task: TaskIx) -> bool {
         self.orphaned.contains(&task)
     }
 
-    /// Returns whether every orphaned task was returned.
-    pub(crate) fn is_consistent(&self) -> bool {
+    /// Returns whether the other sets follow from the returned tasks and those with a failed attempt.
+    pub(crate) fn is_consistent(&self, has_failed: impl Fn(TaskIx) -> bool) -> bool {
+        let is_intact = |task: &TaskIx| !self.orphaned.contains(task) && !has_failed(*task);
         self.orphaned.is_subset(&self.returned)
+            && self.intact.iter().eq(self.returned.iter().filter(|task| is_intact(task)))
     }
 }
 
@@ -82,9 +101,11 @@ mod tests {
         };
         assert_eq!([0; 2].map(|_| lease(&pending, &mut tasks)), order[..2]);
         tasks.enter(order[1], 1, Stage::Pending);
-        pending.give_back(order[1]);
+        pending.give_back(order[1], false);
+        assert_eq!((pending.first_intact(), pending.missed()), (Some(order[1]), 0));
         pending.orphan(order[1]);
-        assert!(pending.is_orphaned(order[1]) && pending.is_consistent());
+        assert_eq!((pending.first_intact(), pending.missed()), (None, 1));
+        assert!(pending.is_orphaned(order[1]) && pending.is_consistent(|_| false));
         assert_eq!(lease(&pending, &mut tasks), order[2]);
         pending.leave(order[1]);
         assert!(pending.returned().is_empty() && !pending.is_orphaned(order[1]));

@@ -87,7 +87,7 @@ mod tests {
         }
         sample.extend(&plan, &tasks, &pending);
         assert_eq!(included(&sample), 2);
-        pending.give_back(order[2]);
+        pending.give_back(order[2], false);
         pending.orphan(order[2]);
         sample.extend(&plan, &tasks, &pending);
         assert_eq!(included(&sample), 4, "nobody waits for an orphaned task");

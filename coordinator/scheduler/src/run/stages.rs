@@ -115,7 +115,9 @@ impl Run {
         self.life.done_since = None;
         self.tasks.enter(task, self.cost(task), stage);
         match stage {
-            Stage::Pending => self.pending.give_back(task),
+            Stage::Pending => {
+                self.pending.give_back(task, !self.parking.failed(task).is_empty());
+            }
             Stage::Parked | Stage::Leased | Stage::Done | Stage::Disputed => {}
         }
     }
@@ -171,7 +173,14 @@ impl Run {
 
     /// Forgets the failures of all parked tasks; returns the tasks, to be unparked.
     pub(crate) fn free_parked(&mut self) -> Vec<TaskIx> {
-        self.parking.free_all()
+        let trial =
+            self.parking.on_trial().filter(|&task| self.tasks.stage(task) == Stage::Pending);
+        let parked = self.parking.free_all();
+        if let Some(task) = trial {
+            // Its failures are forgotten.
+            self.enter(task, Stage::Pending);
+        }
+        parked
     }
 
     /// Returns whether a task is selected at random for a recheck.

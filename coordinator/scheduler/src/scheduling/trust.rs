@@ -68,7 +68,15 @@ impl Scheduler {
                 let barred: BTreeSet<_> =
                     self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
                 self.recheck(run, |_, _, done| {
-                    barred.contains(&done.first.author) && done.confirmed < Confirmation::OtherToken
+                    let is_barred = |author| barred.contains(&author);
+                    let is_confirmed = match done.confirmed {
+                        Confirmation::Referee => true,
+                        Confirmation::OtherToken => {
+                            !done.second.is_some_and(|(author, ..)| is_barred(author))
+                        }
+                        _ => false,
+                    };
+                    is_barred(done.first.author) && !is_confirmed
                 });
                 continue;
             }

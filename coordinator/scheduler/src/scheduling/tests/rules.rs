@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     MapState, RecountPurpose, RunSummary, STATUS_WORKERS, WorkerState, WorkerStatus, WorkersPart,
+    choosing::MAX_SCANNED,
     ledger::{OpenState, Recheck, RunManifest},
 };
 
@@ -718,6 +719,37 @@ fn the_referee_lets_no_dispute_and_no_machine_wait_for_random_recounts_of_anothe
         (RecountPurpose::Random, OTHER, false),
     ];
     assert_eq!(shown.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn rechecks_that_a_run_ends_without_do_not_wait_for_recounts_of_another_run() {
+    let settings = ["referee", "recounts 3"];
+    let mut bench = Bench::after(&settings, &["1 set token=a", "2 set token=b threads=1000"]);
+    bench.steps("2 names, count-all 1");
+    add(&mut bench, OTHER, -1, 0);
+    bench.steps("3 set token=a threads=30 lies=8, 3 sync, 3 finish");
+    let assigned = |bench: &mut Bench| {
+        let recount = bench.assign(true).unwrap();
+        (recount.purpose, recount.run)
+    };
+    assert_eq!(assigned(&mut bench), (RecountPurpose::Random, OTHER));
+    bench.steps("1 tests 1 3600000, wait 61");
+    assert_eq!(assigned(&mut bench), (RecountPurpose::Recheck, RUN));
+}
+
+#[test]
+fn the_tasks_that_a_worker_has_failed_hide_no_others() {
+    let steps =
+        ["1 set threads=100 wants=1e-9, 1 sync, 1 finish", "1 set started, 1 names, wait 400"];
+    let mut bench = Bench::after(&["many", "referee"], &steps);
+    let failed = bench.run().pending().returned().clone();
+    assert!(failed.len() > MAX_SCANNED, "{failed:?}");
+    // It comes back, and gives other tasks back.
+    bench.steps("1 drop, 1 sync, 1 names, 1 drop, 1 names");
+    let given_back = bench.run().pending().returned().difference(&failed);
+    assert!(given_back.max() > failed.iter().nth(MAX_SCANNED));
+    bench.drive(&["1"], true, |bench| bench.scheduler.poll_finished().is_some());
+    assert_eq!(bench.total(), "total right");
 }
 
 #[test]
