@@ -61,6 +61,12 @@ struct HookEvent {
 }
 
 impl HookEvent {
+    fn new(status: &v1::Status, event: &'static str, kind: String, text: String) -> Self {
+        let run = status.run.clone().unwrap_or_default();
+        let n = run.spec.unwrap_or_default().n;
+        Self { event, kind, run: RunId(run.run), n, text, result: None }
+    }
+
     fn json(&self) -> Value {
         json!({
             "event": self.event,
@@ -141,40 +147,35 @@ impl Watcher {
         for outcome in outcomes.values() {
             if let Some(status) = self.reported.report(&self.driver, outcome).await? {
                 self.send(finished(outcome.state(), &status));
+                self.report(&status);
             }
         }
         for run in self.driver.runs().await? {
             if !matches!(run.state, RunState::Running | RunState::Disputed) {
                 continue;
             }
-            let (run, n) = (run.manifest.run, run.manifest.spec.board.n().into());
-            if let Some(status) = self.statuses.get(run).await? {
-                for alert in Alert::all(&status) {
-                    self.report(run, n, alert);
-                }
+            if let Some(status) = self.statuses.get(run.manifest.run).await? {
+                self.report(&status);
             }
         }
         Ok(())
     }
 
-    fn report(&mut self, run: RunId, n: u32, Alert { kind, text }: Alert) {
-        let event = match kind {
-            // Normal at the beginning or the end of a run.
-            AlertKind::Stalled
-            | AlertKind::NoWorkers
-            | AlertKind::Finishing
-            | AlertKind::Waiting
-            | AlertKind::Verifying => return,
-            AlertKind::TaskDisputed => "dispute",
-            _ => "alert",
-        };
+    /// Sends the alerts of a run that were not sent lately.
+    fn report(&mut self, status: &v1::Status) {
+        let run = RunId(status.run.as_ref().map_or(0, |run| run.run));
         let now = Instant::now();
-        let before = self.alerts.get(&(run, kind));
-        if before.is_some_and(|before| now.duration_since(*before) < REPEAT_INTERVAL) {
-            return;
+        for alert in Alert::all(status) {
+            let key = (run, alert.kind);
+            let before = self.alerts.get(&key);
+            if before.is_some_and(|before| now.duration_since(*before) < REPEAT_INTERVAL) {
+                continue;
+            }
+            if let Some(event) = alerted(status, alert) {
+                self.alerts.insert(key, now);
+                self.send(event);
+            }
         }
-        self.alerts.insert((run, kind), now);
-        self.send(HookEvent { event, kind: kind.to_string(), run, n, text, result: None });
     }
 
     fn send(&self, event: HookEvent) {
@@ -192,11 +193,20 @@ fn finished(state: RunState, status: &v1::Status) -> HookEvent {
             ("completion", "complete")
         }
     };
-    let run = status.run.clone().unwrap_or_default();
-    let n = run.spec.unwrap_or_default().n;
     let text = result_lines(status, false).unwrap_or_default().join("; ");
-    let (kind, run) = (kind.to_owned(), RunId(run.run));
-    HookEvent { event, kind, run, n, text, result: Some(outcome_json(status)) }
+    let result = Some(outcome_json(status));
+    HookEvent { result, ..HookEvent::new(status, event, kind.to_owned(), text) }
+}
+
+/// Returns the event of an alert; `None` if it is normal at the beginning or the end of a run.
+fn alerted(status: &v1::Status, Alert { kind, text }: Alert) -> Option<HookEvent> {
+    let event = match kind {
+        AlertKind::TaskDisputed => "dispute",
+        AlertKind::Stalled => return None,
+        kind if kind.is_alarm() => "alert",
+        _ => return None,
+    };
+    Some(HookEvent::new(status, event, kind.to_string(), text))
 }
 
 /// Runs the program for one event after another.
@@ -294,6 +304,17 @@ mod tests {
     }
 
     const LONG: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn a_complete_run_without_evidence_raises_an_alert() {
+        let run = v1::Run { state: v1::RunState::Complete.into(), ..v1::Run::default() };
+        let result = Some(v1::Result::default());
+        let status = v1::Status { run: Some(run), result, ..v1::Status::default() };
+        let alerts = Alert::all(&status).into_iter();
+        let events = alerts.filter_map(|alert| alerted(&status, alert));
+        let kinds: Vec<_> = events.map(|event| (event.event, event.kind)).collect();
+        assert_eq!(kinds, [("alert", "unverified".to_owned())]);
+    }
 
     #[tokio::test]
     async fn the_program_gets_the_event_and_no_shell_reads_it() {
