@@ -41,25 +41,40 @@ impl<'a> Snapshot<'a> {
                 ),
             };
         }
-        if let Some(other) = self.served_before(number)
-            && run.held().next().is_none()
-        {
-            let before = &self.runs[other];
-            let why = match before.settings().priority > run.settings().priority {
-                true => "higher priority",
-                false => "same priority, served first",
-            };
-            return format!("waiting for run {} ({why})", before.manifest.run);
+        let is_held = run.held().next().is_some();
+        if !is_held && let Some((other, why)) = self.waits_for(number) {
+            return format!("waiting for run {} ({why})", self.runs[other].manifest.run);
         }
         if let Some(reason) = self.recheck_reason(number) {
             return reason;
         }
-        if run.held().next().is_none() {
+        if !is_held {
             return self.stall_reason(number);
         }
         // Other tasks make progress, but no referee can count the disputed ones.
         let reason = self.dispute_reason(number).filter(|_| !self.is_refereed(number));
         reason.unwrap_or_default()
+    }
+
+    /// Returns the run that a run of which no task is held waits for, and why.
+    fn waits_for(self, number: RunIx) -> Option<(RunIx, &'static str)> {
+        let run = &self.runs[number];
+        if let Some(other) = self.served_before(number) {
+            let why = match self.runs[other].settings().priority > run.settings().priority {
+                true => "higher priority",
+                false => "same priority, served first",
+            };
+            return Some((other, why));
+        }
+        let mut holding = None;
+        for worker in self.active_workers(number).map(|worker| self.workers.get(worker)) {
+            if worker.paused.is_empty() {
+                // A worker that holds nothing gets tasks at its next call.
+                holding = Some(worker.runs().next()?);
+            }
+        }
+        let other = holding.filter(|_| run.tasks().number(Stage::Pending) > 0)?;
+        Some((other, "its tasks were leased first"))
     }
 
     /// Returns a run whose pending tasks are leased before those of this run.

@@ -490,7 +490,7 @@ fn a_run_waits_for_another_only_while_that_has_work() {
     add(&mut bench, OTHER, 0, 10);
     let reason =
         |bench: &Bench| bench.scheduler.snapshot().status(OTHER, Millis(bench.now)).unwrap().reason;
-    bench.steps("2 names");
+    bench.steps("1 names");
     assert_eq!(reason(&bench), format!("waiting for run {RUN} (same priority, served first)"));
     bench.scheduler.control(OTHER, Command::Priority(-1), Millis(0)).unwrap();
     assert_eq!(reason(&bench), format!("waiting for run {RUN} (higher priority)"));
@@ -498,7 +498,9 @@ fn a_run_waits_for_another_only_while_that_has_work() {
     bench.steps("1 set threads=1000, 1 sync, 1 sync");
     assert_eq!(bench.status().run.tasks.pending, 0);
     bench.scheduler.control(OTHER, Command::Resume, Millis(0)).unwrap();
-    assert_eq!(reason(&bench), "", "all tasks of the other run are leased");
+    assert_eq!(reason(&bench), format!("waiting for run {RUN} (its tasks were leased first)"));
+    bench.steps("2 names");
+    assert_eq!(reason(&bench), "", "a worker holds no task");
     bench.steps("1 set wants=0, 1 finish, recheck all");
     assert_eq!(reason(&bench), format!("waiting for run {RUN} (higher priority)"));
     // A paused run is not finished: it may be resumed.
