@@ -63,7 +63,7 @@ impl Scheduler {
         let priority = self.runs[higher].settings().priority;
         let is_lower = |run: RunIx| self.runs[run].settings().priority < priority;
         let waiting = self.snapshot().leases_of(worker).filter(|&((run, _), lease)| {
-            is_lower(run) && lease.started.is_none() && lease.purpose == Purpose::Count
+            is_lower(run) && lease.started.is_none() && lease.purpose != Purpose::Recount
         });
         let reason =
             format!("run {} has a higher priority", self.runs[higher].manifest.run.short());

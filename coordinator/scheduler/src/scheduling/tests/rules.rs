@@ -140,6 +140,19 @@ fn a_run_of_higher_priority_takes_the_place_of_tasks_that_no_thread_has_started(
 }
 
 #[test]
+fn rechecks_that_no_thread_has_started_make_room_for_a_run_of_higher_priority() {
+    let steps = ["2 names, count-all 1, 2 names", "2 set wants=600, 2 sync"];
+    let mut bench = Bench::after(&["recheck all"], &steps);
+    let held: Vec<_> = bench.workers[&2].held.iter().map(|grant| grant.lease).collect();
+    assert!(!held.is_empty());
+    add(&mut bench, OTHER, 5, 10);
+    let request = bench.workers[&2].request();
+    let reply = bench.call(2, &request);
+    assert_eq!(reply.revoked.iter().map(|gone| gone.lease).collect::<Vec<_>>(), held);
+    assert_eq!(reply.grants[0].lease.task.run, OTHER);
+}
+
+#[test]
 fn the_last_tasks_of_a_run_do_not_wait_for_a_run_of_lower_priority() {
     let mut bench = Bench::new(&["many"]);
     add(&mut bench, OTHER, 5, 10);
