@@ -41,14 +41,18 @@ impl<'a> Snapshot<'a> {
                 ),
             };
         }
-        let is_held = run.held().next().is_some();
-        if !is_held && let Some((other, why)) = self.waits_for(number) {
+        // A recheck in progress explains no pending tasks.
+        let is_idle = match run.tasks().number(Stage::Pending) {
+            0 => run.held().next().is_none(),
+            _ => run.tasks().number(Stage::Leased) == 0,
+        };
+        if is_idle && let Some((other, why)) = self.waits_for(number) {
             return format!("waiting for run {} ({why})", self.runs[other].manifest.run);
         }
         if let Some(reason) = self.recheck_reason(number) {
             return reason;
         }
-        if !is_held {
+        if is_idle {
             return self.stall_reason(number);
         }
         // Other tasks make progress, but no referee can count the disputed ones.
@@ -56,7 +60,7 @@ impl<'a> Snapshot<'a> {
         reason.unwrap_or_default()
     }
 
-    /// Returns the run that a run of which no task is held waits for, and why.
+    /// Returns the run for which an idle one waits, and why.
     fn waits_for(self, number: RunIx) -> Option<(RunIx, &'static str)> {
         let run = &self.runs[number];
         if let Some(other) = self.served_before(number) {
@@ -69,8 +73,8 @@ impl<'a> Snapshot<'a> {
         let mut holding = None;
         for worker in self.active_workers(number).map(|worker| self.workers.get(worker)) {
             if worker.paused.is_empty() {
-                // A worker that holds nothing gets tasks at its next call.
-                holding = Some(worker.runs().next()?);
+                // Another worker gets tasks at its next call.
+                holding = Some(worker.runs().find(|&of| of != number)?);
             }
         }
         let other = holding.filter(|_| run.tasks().number(Stage::Pending) > 0)?;
