@@ -73,7 +73,7 @@ impl<'a> Snapshot<'a> {
         let mut holding = None;
         for worker in self.active_workers(number).map(|worker| self.workers.get(worker)) {
             if worker.paused.is_empty() {
-                // Another worker gets tasks at its next call.
+                // A worker that holds tasks of no other run gets some at its next call.
                 holding = Some(worker.runs().find(|&of| of != number)?);
             }
         }
