@@ -62,6 +62,7 @@ impl Scheduler {
         };
         let priority = self.runs[higher].settings().priority;
         let is_lower = |run: RunIx| self.runs[run].settings().priority < priority;
+        // Recounts settle disputes, which come first.
         let waiting = self.snapshot().leases_of(worker).filter(|&((run, _), lease)| {
             is_lower(run) && lease.started.is_none() && lease.purpose != Purpose::Recount
         });

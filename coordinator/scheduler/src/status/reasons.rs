@@ -41,7 +41,7 @@ impl<'a> Snapshot<'a> {
                 ),
             };
         }
-        // A recheck in progress explains no pending tasks.
+        // A recheck in progress does not explain why tasks are pending.
         let is_idle = match run.tasks().number(Stage::Pending) {
             0 => run.held().next().is_none(),
             _ => run.tasks().number(Stage::Leased) == 0,
@@ -60,7 +60,7 @@ impl<'a> Snapshot<'a> {
         reason.unwrap_or_default()
     }
 
-    /// Returns the run for which an idle one waits, and why.
+    /// Returns the run that a run without progress waits for, and why.
     fn waits_for(self, number: RunIx) -> Option<(RunIx, &'static str)> {
         let run = &self.runs[number];
         if let Some(other) = self.served_before(number) {
