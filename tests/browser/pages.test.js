@@ -113,6 +113,13 @@ test('the keyboard navigates the map down to one task', async () => {
     await waitForText(page, '#map-cell', /^Task [\d,]+: pending$/);
     await page.keyboard.press('Enter');
     await waitForText(page, '#map-cell', /^Task [\d,]+: pending · [\d,]+ units from [\d,]+/);
+    // The answer about a task comes after another one was chosen.
+    const late = page.waitForResponse(/\/tasks\/\d+$/);
+    await page.route(/\/tasks\/\d+$/, async (route) => { await page.keyboard.press('ArrowRight'); await route.continue(); });
+    await page.keyboard.press('Enter');
+    await (await late).finished();
+    await page.evaluate('fetch("/api/v1/runs").then((answer) => answer.text())');
+    assert.match(await cellText(), /^Task [\d,]+: pending$/);
     await page.keyboard.press('Escape');
     await page.locator('#map-out:disabled').waitFor();
   } finally { await cluster.stop(); }
@@ -199,10 +206,14 @@ test('a page without a run switches to the first, offers the commands of its sta
     await page.getByRole('button', { name: 'Create join command' }).click();
     await waitForText(page, '#join-line', /^QUEENS_JOIN=.* worker$/);
     assert.match(await cluster.queensctl(['token', 'list']), /\blab\b/);
+    // The answer for the earlier input comes last.
+    const [early, late] = ['9', '16'].map((n) => page.waitForResponse(`**/api/v1/cost?n=${n}&method=rows`));
+    await page.route('**/api/v1/cost?n=16&method=rows', async (route) => { await early; await route.continue(); });
     await page.selectOption('#submit [name=method]', 'rows');
     await page.fill('#submit [name=n]', '9');
     await page.keyboard.press('Tab');
     await waitForText(page, '#submit-line', /^queensctl submit --n 9 --method rows$/);
+    await (await late).finished();
     await waitForText(page, '#submit-cost', /^N = 9, method rows.*: .* of disk; no threads are connected$/);
     await page.getByRole('button', { name: 'Start run' }).click();
     await page.waitForSelector('#bar');
@@ -328,7 +339,7 @@ test('HTTPS: a viewer\'s token in both themes, a one-time link, and secure cooki
 });
 
 test('the first screen of a desktop shows figures, board and map, and copied numbers have all digits', async () => {
-  // The run is long enough not to end before it is paused.
+  // The run is long enough not to end before its number is copied.
   const cluster = await Cluster.start(['--n', '21', '--task-cost', '100000']);
   try {
     cluster.worker('one');
@@ -342,12 +353,13 @@ test('the first screen of a desktop shows figures, board and map, and copied num
     assert.ok(map.height <= 800 / 3, `${map.height} of 800 high`);
     assert.deepEqual(await page.locator('.legend li').allTextContents(),
       ['pending', 'counting', 'partially done', 'done', 'partially confirmed', 'confirmed', 'parked', 'disputed']);
-    await page.getByRole('button', { name: /^Pause run/ }).click();
-    await waitForText(page, '#state', /^paused$/);
-    const digits = await page.locator('[data-figure=solutions]').getAttribute('title');
+    // In one step, because the number changes.
+    const digits = await page.locator('[data-figure=solutions]').evaluate((figure) => {
+      getSelection().selectAllChildren(figure);
+      document.execCommand('copy');
+      return figure.title;
+    });
     assert.match(digits, /^\d{1,3}(,\d{3}){2,}$/);
-    await page.locator('[data-figure=solutions]').selectText();
-    await page.keyboard.press('Control+C');
     assert.equal(await page.evaluate('navigator.clipboard.readText()'), digits);
     await waitForText(page, '#chart-rate', '');
     await page.waitForSelector('#chart-rate canvas');

@@ -268,12 +268,14 @@ async function showCost() {
   const { n, priority, method, recheck } = Object.fromEntries(new FormData(byId('submit')));
   const options = [['method', method, 'auto'], ['recheck', recheck, 'auto'], ['priority', priority, '0']];
   const given = options.filter(([, value, usual]) => value !== usual).map(([name, value]) => ` --${name} ${value}`);
-  setText(byId('submit-line'), `queensctl submit --n ${n}${given.join('')}`);
+  const line = `queensctl submit --n ${n}${given.join('')}`;
+  setText(byId('submit-line'), line);
   byId('submit-again').hidden = true;
   setText(byId('submitted'), '');
   if (!byId('submit').closest('details').open) return;
   const { text } = await fetchJson(`/api/v1/cost?${new URLSearchParams({ n, method })}`).catch(({ message }) => ({ text: message }));
-  setText(byId('submit-cost'), text);
+  // The answer for an earlier input can come last.
+  if (byId('submit-line').textContent === line) setText(byId('submit-cost'), text);
 }
 
 // Immediately hides rows without the typed text; the form's button queries the coordinator.

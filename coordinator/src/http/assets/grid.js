@@ -136,7 +136,10 @@ async function zoomIn() {
 }
 
 async function showTask(which) {
+  const chosen = byId('map-cell').textContent;
   const task = await fetchJson(`/api/v1/runs/${run}/tasks/${which}`);
+  // The user may have chosen another cell meanwhile.
+  if (byId('map-cell').textContent !== chosen) return;
   const parts = [`Task ${number(task.task)}: ${task.state}`];
   if (task.count !== null) parts.push(`${BigInt(task.count).toLocaleString('en')} solutions`);
   if (task.workers.length) parts.push(`${task.count !== null ? 'counted by' : task.state === 'counting' ? 'being counted by' : 'leased to'} ${task.workers.join(', ')}`);
