@@ -391,6 +391,7 @@ impl Scheduler {
             Stage::Parked => return Err("the task is parked"),
             Stage::Disputed => return Err("the task is disputed: its counts differ"),
         }
+        self.note_epoch((run, task), epoch);
         let lease = Lease::new(epoch, Purpose::Count, self.clock.ticks());
         self.install((run, task), worker, lease);
         Ok(())

@@ -123,6 +123,16 @@ impl Scheduler {
         }
     }
 
+    /// Makes a task's next epoch higher than that of a lease that a worker returns.
+    /// Since a backup that does not know the lease, further leases of the task may have had the epochs after it: these
+    /// are skipped at random.
+    pub(super) fn note_epoch(&mut self, (run, task): LeaseIx, epoch: u64) {
+        if epoch > self.runs[run].epoch(task) {
+            let skipped = self.jitter.below(MAX_SKIPPED_EPOCHS);
+            self.runs[run].raise_epoch(task, epoch.saturating_add(skipped));
+        }
+    }
+
     /// Ends the restoration; from then on workers are served, in a term of the store.
     /// Leases found on disk last for the grace period. Those of workers not seen for a day end immediately;
     /// otherwise frequent restarts would make the coordinator wait forever. Their counts are still accepted.

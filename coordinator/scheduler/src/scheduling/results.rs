@@ -50,8 +50,7 @@ impl Scheduler {
         let refused = |reason: String| (Verdict::Refused, reason);
         let key = self.snapshot().find(lease.task).map_err(refused)?;
         let (run, task) = key;
-        // An older copy of the data may not know the lease.
-        self.runs[run].raise_epoch(task, lease.epoch.0);
+        self.note_epoch(key, lease.epoch.0);
         if self.runs[run].state() == RunState::Cancelled {
             return Err(refused(format!("run {} is cancelled: drop its results", lease.task.run)));
         }

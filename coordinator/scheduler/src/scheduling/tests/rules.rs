@@ -451,6 +451,20 @@ fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
 }
 
 #[test]
+fn epochs_that_followed_a_lease_unknown_to_a_backup_are_skipped() {
+    let lost = 1_000_000;
+    let mut held = Bench::after(&[], &["1 set wants=0"]);
+    let (grant, _) = held.count(1, &format!("6@{lost}"));
+    held.worker(1).held.push(grant);
+    call(&mut held, 1);
+    assert!(held.run().lease(6, 1).is_some_and(|lease| lease.epoch == lost));
+    let counted = Bench::after(&[], &[&format!("1 submit 6@{lost}")]);
+    for bench in [held, counted] {
+        assert!(bench.run().epoch(6) > lost + 1);
+    }
+}
+
+#[test]
 fn the_wait_for_disputes_follows_from_their_costs() {
     let mut bench = Bench::after(&["referee"], &DISPUTED);
     let seconds = bench.plan.task_cost(TaskId(6)) as f64 / crate::fleet::REFERENCE_SPEED;
