@@ -124,8 +124,8 @@ impl Scheduler {
     }
 
     /// Makes a task's next epoch higher than that of a lease that a worker returns.
-    /// Since a backup that does not know the lease, further leases of the task may have had the epochs after it: these
-    /// are skipped at random.
+    /// An unknown epoch was issued after the backup that was restored. Other leases may have had the epochs after it, so
+    /// these are skipped at random.
     pub(super) fn note_epoch(&mut self, (run, task): LeaseIx, epoch: u64) {
         if epoch > self.runs[run].epoch(task) {
             let skipped = self.jitter.below(MAX_SKIPPED_EPOCHS);
